@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/topic"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// NewMessage is a message to append: the key of its identity, none for one
+// that the store generates, and its value.
+type NewMessage struct {
+	Key   value.Value
+	Value value.Value
+}
+
+// Append appends messages to a topic in one commit of their own, all or none,
+// and returns them with their positions. A message that deduplication keeps
+// out is not among them.
+func (db *Database) Append(ctx context.Context, topicName string, messages ...NewMessage) ([]Message, error) {
+	for {
+		request := &appendRequest{name: topicName, waiter: newWaiter()}
+		request.done = request.waiter.finished
+		if err := db.prepareAppend(ctx, request, messages); err != nil {
+			return nil, err
+		}
+		err := submit(ctx, db.committer, request, request.waiter)
+		if err == errStale {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return request.answer(), nil
+	}
+}
+
+// AppendAsync appends as Append does, without waiting: done is called once,
+// when the commit is durable or has failed, with the messages or the error. It
+// must return soon, since other appends' answers wait for it. Messages of one
+// caller are appended in the order of the calls. AppendAsync itself waits
+// only while very much is waiting for the disk.
+func (db *Database) AppendAsync(ctx context.Context, topicName string, done func([]Message, error), messages ...NewMessage) error {
+	request := &appendRequest{name: topicName}
+	request.done = func(err error) {
+		if err == errStale {
+			// The topic was altered between the call and its commit: prepare
+			// the messages anew, away from the committer.
+			go func() { done(db.Append(ctx, topicName, messages...)) }()
+			return
+		}
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(request.answer(), nil)
+	}
+	if err := db.prepareAppend(ctx, request, messages); err != nil {
+		return err
+	}
+	return db.committer.enqueue(request)
+}
+
+// prepareAppend encodes messages and checks what the topic's definition alone
+// can refuse.
+func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, messages []NewMessage) error {
+	catalog := db.catalog.Load()
+	if catalog == nil {
+		var err error
+		if catalog, err = db.Catalog(ctx); err != nil {
+			return err
+		}
+	}
+	table, err := catalog.TopicTable(request.name)
+	if err != nil {
+		// What is remembered may be behind the newest definitions.
+		if catalog, err = db.Catalog(ctx); err != nil {
+			return err
+		}
+		if table, err = catalog.TopicTable(request.name); err != nil {
+			return err
+		}
+	}
+	request.table = table
+	request.messages = make([]*newMessage, len(messages))
+	prepared := make([]newMessage, len(messages))
+	for i, message := range messages {
+		if prepared[i], err = prepareValue(table, message.Key, message.Value); err != nil {
+			return err
+		}
+		request.messages[i] = &prepared[i]
+		request.size += len(prepared[i].encoded) + messageHeadBytes + positionKeyBytes
+	}
+	if request.size > MaxTransactionBytes {
+		return fault.New(fault.TooLarge, "the messages take more than %d bytes; append them in smaller steps", MaxTransactionBytes)
+	}
+	return nil
+}
+
+// prepareMessage encodes a message and checks what its topic's definition alone
+// can refuse: its size, its key, its deduplication key.
+func prepareMessage(table *Table, key, v value.Value) (*newMessage, error) {
+	m, err := prepareValue(table, key, v)
+	return &m, err
+}
+
+func prepareValue(table *Table, key, v value.Value) (m newMessage, err error) {
+	m.encoded, err = v.AppendCBOR(make([]byte, 0, 64))
+	if err != nil {
+		return m, err
+	}
+	if err := topic.CheckMaxBytes(table.Name, table.Topic, len(m.encoded)); err != nil {
+		return m, err
+	}
+	if deduplicate := table.Topic.Deduplicate; deduplicate != nil {
+		if m.deduplication, err = deduplicate.Key(table.Name, v); err != nil {
+			return m, err
+		}
+	}
+	if key.IsNone() {
+		return m, nil
+	}
+	if err := CheckKey(table.Name, key); err != nil {
+		return m, err
+	}
+	m.key = key
+	m.namedKey, err = value.AppendKey(nil, key)
+	return m, err
+}
+
+// appendRequest is a lone append that waits to be sealed.
+type appendRequest struct {
+	waiter
+	name     string
+	table    *Table
+	messages []*newMessage
+	size     int
+	done     func(error)
+}
+
+func (r *appendRequest) bytes() int         { return r.size }
+func (r *appendRequest) alone() bool        { return false }
+func (r *appendRequest) finished(err error) { r.done(err) }
+
+// errStale says that a request was prepared under definitions that changed.
+var errStale = fault.New(fault.Conflict, "the topic was altered meanwhile")
+
+func (r *appendRequest) seal(s *sealing) error {
+	table, err := s.catalog.TopicTable(r.name)
+	if err != nil {
+		return err
+	}
+	if table != r.table && !sameTopic(table, r.table) {
+		return errStale
+	}
+	if err := s.admit(table, r.messages); err != nil {
+		return err
+	}
+	return s.append(table, r.messages)
+}
+
+// sameTopic reports whether what was prepared for one definition of a topic
+// stands for the other.
+func sameTopic(a, b *Table) bool {
+	return a.ID == b.ID && a.Topic.MaxBytes == b.Topic.MaxBytes && sameDeduplication(a.Topic.Deduplicate, b.Topic.Deduplicate)
+}
+
+func sameDeduplication(a, b *topic.Deduplication) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Field == b.Field
+}
+
+func (r *appendRequest) answer() []Message {
+	answer := make([]Message, 0, len(r.messages))
+	for _, m := range r.messages {
+		if !m.keptOut {
+			answer = append(answer, Message{Topic: r.name, Position: m.position, Appended: m.appended, Key: m.key, encoded: m.encoded})
+		}
+	}
+	return answer
+}

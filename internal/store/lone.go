@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/internal/engine"
+	"github.com/tidemarkdb/tidemark/internal/topic"
+)
+
+// operation is a lone command that runs when it is sealed, on the newest
+// state: a read for a consumer, an acknowledgement, housekeeping.
+type operation struct {
+	waiter
+	run func(s *sealing) error
+}
+
+// operationBytes is what an operation counts as in a commit's size: the place
+// it moves, or the rows of a group that it changes.
+const operationBytes = 256
+
+func (o *operation) bytes() int            { return operationBytes }
+func (o *operation) alone() bool           { return false }
+func (o *operation) seal(s *sealing) error { return o.run(s) }
+
+// operate runs a command when it is sealed and waits until what it did, and
+// what it saw, is durable.
+func (db *Database) operate(ctx context.Context, run func(s *sealing) error) error {
+	o := &operation{waiter: newWaiter(), run: run}
+	return submit(ctx, db.committer, o, o.waiter)
+}
+
+// Read answers messages of a topic, outside any transaction. With a consumer's
+// name it reads as that reader or group and commits the moved place, or the
+// hand-out, before it returns.
+//
+// Where there is nothing to answer it waits up to wait for the first message,
+// or until ctx ends. Waiting takes no work from anybody.
+func (db *Database) Read(ctx context.Context, topicName string, options ReadOptions, wait time.Duration) (Page, error) {
+	var timeout <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for {
+		var a *alarm
+		if wait > 0 {
+			a = new(alarm)
+		}
+		page, err := db.readOnce(ctx, topicName, options, a)
+		if err != nil || !page.empty() || wait == 0 {
+			return page, err
+		}
+		// The place was moved; what is waited for comes after it.
+		options.After, options.Since = db.keepPlace(options)
+		if done, err := db.await(ctx, *a, page.Due, timeout); done || err != nil {
+			return page, err
+		}
+	}
+}
+
+// keepPlace is where a read goes on that stored its AFTER or SINCE already.
+func (db *Database) keepPlace(options ReadOptions) (*topic.Position, *time.Time) {
+	if options.Consumer != "" {
+		return nil, nil
+	}
+	return options.After, options.Since
+}
+
+// alarm is what wakes a read that waits: a change of the topic, or of the
+// group that it reads as.
+type alarm struct{ topic, group <-chan struct{} }
+
+// await waits until there may be something to read; done says that the time
+// is over.
+func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <-chan time.Time) (done bool, err error) {
+	var dueTimer <-chan time.Time
+	if !due.IsZero() {
+		now, err := db.Now(ctx)
+		if err != nil {
+			return true, err
+		}
+		timer := time.NewTimer(max(due.Sub(now), minimumPause))
+		defer timer.Stop()
+		dueTimer = timer.C
+	}
+	select {
+	case <-a.topic:
+	case <-a.group:
+	case <-dueTimer:
+	case <-timeout:
+		return true, nil
+	case <-ctx.Done():
+		return true, cancelled(ctx.Err())
+	case <-db.closed:
+		return true, errDatabaseClosed
+	}
+	return false, nil
+}
+
+// minimumPause keeps a read from spinning while the store's clock, which may
+// run at half speed, has not reached the time it waits for.
+const minimumPause = time.Millisecond
+
+// readOnce reads without waiting. Where there is nothing, the alarm, if one is
+// wanted, was set before the look.
+func (db *Database) readOnce(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
+	if options.Consumer == "" {
+		return db.readSnapshot(ctx, topicName, options, a)
+	}
+	var page Page
+	err := db.operate(ctx, func(s *sealing) error {
+		table, err := s.catalog.TopicTable(topicName)
+		if err != nil {
+			return err
+		}
+		page, err = readAs(s, table, options)
+		if a != nil && page.empty() {
+			// What comes next is sealed after this, so its alarm is heard.
+			db.setAlarm(a, table, options.Consumer)
+		}
+		return err
+	})
+	return page, err
+}
+
+func (db *Database) readSnapshot(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
+	snapshot, err := db.space.Snapshot(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	defer func() { snapshot.Release() }()
+	catalog, err := db.catalogOf(ctx, snapshot)
+	if err != nil {
+		return Page{}, err
+	}
+	table, err := catalog.TopicTable(topicName)
+	if err != nil {
+		return Page{}, err
+	}
+	page, err := readTopic(ctx, snapshot, table, options)
+	if err != nil || a == nil || !page.empty() {
+		return page, err
+	}
+	// Set the alarm, then look once more: a commit between the two looks
+	// would otherwise go unheard.
+	db.setAlarm(a, table, "")
+	again, err := db.space.Snapshot(ctx)
+	if err != nil || again.Sequence() == snapshot.Sequence() {
+		if err == nil {
+			again.Release()
+		}
+		return page, err
+	}
+	snapshot.Release()
+	snapshot = again
+	return readTopic(ctx, snapshot, table, options)
+}
+
+func readTopic(ctx context.Context, r engine.Reader, table *Table, options ReadOptions) (Page, error) {
+	t, err := loadTail(ctx, r, table.ID)
+	if err != nil {
+		return Page{}, err
+	}
+	return readPlain(snapshotSource{ctx, r}, table, t, options)
+}
+
+func (db *Database) setAlarm(a *alarm, table *Table, consumer string) {
+	a.topic = db.alarms.on(table.ID)
+	if group, ok := table.Groups[consumer]; ok {
+		a.group = db.alarms.on(group.ID)
+	}
+}
+
+// Settle settles messages that a group has in flight and returns how many
+// were.
+func (db *Database) Settle(ctx context.Context, topicName, group string, settlement Settlement) (int, error) {
+	var count int
+	err := db.operate(ctx, func(s *sealing) error {
+		table, err := s.catalog.TopicTable(topicName)
+		if err != nil {
+			return err
+		}
+		count, err = settle(s, table, group, settlement)
+		return err
+	})
+	return count, err
+}
+
+// AwaitMessage waits until a topic holds a message after a reader's place, or
+// retention has passed it, or ctx ends.
+func (db *Database) AwaitMessage(ctx context.Context, topicName, consumer string) error {
+	for {
+		catalog, err := db.Catalog(ctx)
+		if err != nil {
+			return err
+		}
+		table, err := catalog.TopicTable(topicName)
+		if err != nil {
+			return err
+		}
+		var a alarm
+		db.setAlarm(&a, table, consumer)
+		waiting, err := db.readerHasNews(ctx, table, consumer)
+		if waiting || err != nil {
+			return err
+		}
+		if _, err := db.await(ctx, a, time.Time{}, nil); err != nil {
+			return err
+		}
+	}
+}
+
+func (db *Database) readerHasNews(ctx context.Context, table *Table, consumer string) (bool, error) {
+	snapshot, err := db.space.Snapshot(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer snapshot.Release()
+	t, err := loadTail(ctx, snapshot, table.ID)
+	if err != nil {
+		return false, err
+	}
+	place, _, err := readerPosition(snapshotSource{ctx, snapshot}, objectNameKey(rowReader, table.ID, consumer))
+	return t.last > place, err
+}

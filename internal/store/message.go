@@ -1,0 +1,160 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tidemarkdb/tidemark/internal/topic"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// Message is one message of a topic, as a reader is given it.
+type Message struct {
+	// Topic is the topic's name.
+	Topic string
+	// Position is 0 inside the transaction that appends the message: it is
+	// given at commit.
+	Position topic.Position
+	// Appended is the time of the commit on the store's clock. It never runs
+	// backwards within a topic.
+	Appended time.Time
+	// Key is the key of the message's identity.
+	Key value.Value
+	// Deliveries counts how often a group handed the message out, this time
+	// included; 0 for a message that was read without a group.
+	Deliveries topic.Deliveries
+
+	encoded []byte
+}
+
+// ID is the message's identity.
+func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic, Key: m.Key} }
+
+// Encoded is the message's value in deterministic CBOR. It is shared: do not
+// change it.
+func (m Message) Encoded() []byte { return m.encoded }
+
+// Value decodes the message's value.
+func (m Message) Value() (value.Value, error) { return value.DecodeCBOR(m.encoded) }
+
+// A message's row is a fixed head, the key of a named identity, and the value:
+//
+//	flags      1 byte
+//	appended   8 bytes, nanoseconds since 1970
+//	bytes      8 bytes, the size of the topic's values up to and with this one
+//	key        only when flags say so: a length (2 bytes) and the encoded key
+//	value      the rest
+//
+// The running size makes the bytes between two positions a subtraction.
+const (
+	messageHeadBytes = 1 + 8 + 8
+	flagNamed        = 1 << 0
+)
+
+// messageHead is what sealing adds to a value to make a message of it.
+type messageHead struct {
+	appended   time.Time
+	totalBytes uint64
+	// namedKey is the encoded key of an identity that was given before the
+	// message was sealed, nil for one that sealing generates.
+	namedKey []byte
+}
+
+func appendMessageRow(dst []byte, head messageHead, encoded []byte) []byte {
+	var flags byte
+	if head.namedKey != nil {
+		flags |= flagNamed
+	}
+	dst = append(dst, flags)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(head.appended.UnixNano()))
+	dst = binary.BigEndian.AppendUint64(dst, head.totalBytes)
+	if head.namedKey != nil {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(head.namedKey)))
+		dst = append(dst, head.namedKey...)
+	}
+	return append(dst, encoded...)
+}
+
+// decodeMessageRow splits a row. The results share its memory.
+func decodeMessageRow(row []byte) (head messageHead, encoded []byte, err error) {
+	if len(row) < messageHeadBytes {
+		return head, nil, fmt.Errorf("a message's row of %d bytes is shorter than its head", len(row))
+	}
+	head.appended = time.Unix(0, int64(binary.BigEndian.Uint64(row[1:]))).UTC()
+	head.totalBytes = binary.BigEndian.Uint64(row[9:])
+	rest := row[messageHeadBytes:]
+	if row[0]&flagNamed != 0 {
+		if len(rest) < 2 {
+			return head, nil, fmt.Errorf("a message's row ends within its key")
+		}
+		size := int(binary.BigEndian.Uint16(rest))
+		if len(rest) < 2+size {
+			return head, nil, fmt.Errorf("a message's row ends within its key")
+		}
+		head.namedKey = rest[2 : 2+size]
+		rest = rest[2+size:]
+	}
+	return head, rest, nil
+}
+
+// messageOf makes a Message of a row, whose memory it shares.
+func messageOf(t *Table, p topic.Position, row []byte) (Message, error) {
+	head, encoded, err := decodeMessageRow(row)
+	if err != nil {
+		return Message{}, corrupt(t.Name, p, err)
+	}
+	message := Message{Topic: t.Name, Position: p, Appended: head.appended, encoded: encoded}
+	if head.namedKey == nil {
+		message.Key = value.UUID(sealedIdentity(t.ID, p, head.appended))
+		return message, nil
+	}
+	message.Key, _, err = value.DecodeKey(head.namedKey)
+	if err != nil {
+		return Message{}, corrupt(t.Name, p, err)
+	}
+	return message, nil
+}
+
+// A sealed identity is a UUIDv7 (RFC 9562, section 5.7, with the sub-millisecond
+// clock of section 6.2, method 3) that holds the message's position, so that
+// it grows with the position, is not stored and needs no index: the message
+// is found at the position that its identity names.
+//
+//	48 bits   milliseconds since 1970
+//	 4 bits   version 7
+//	12 bits   fraction of the millisecond
+//	 2 bits   variant
+//	48 bits   position
+//	14 bits   the topic's id
+const (
+	sealedPositionBits = 48
+	sealedTopicBits    = 14
+)
+
+func sealedIdentity(id ObjectID, p topic.Position, appended time.Time) uuid.UUID {
+	nanoseconds := uint64(appended.UnixNano())
+	milliseconds := nanoseconds / uint64(time.Millisecond)
+	fraction := (nanoseconds % uint64(time.Millisecond)) << 12 / uint64(time.Millisecond)
+	var u uuid.UUID
+	binary.BigEndian.PutUint64(u[:8], milliseconds<<16|7<<12|fraction)
+	binary.BigEndian.PutUint64(u[8:], 2<<62|uint64(p)&(1<<sealedPositionBits-1)<<sealedTopicBits|uint64(id)&(1<<sealedTopicBits-1))
+	return u
+}
+
+// sealedPosition is the position that an identity names, if sealing made it.
+func sealedPosition(u uuid.UUID) topic.Position {
+	return topic.Position(binary.BigEndian.Uint64(u[8:]) >> sealedTopicBits & (1<<sealedPositionBits - 1))
+}
+
+// generatedIdentity is a new identity for a record, and for a message that a
+// transaction appends before its position exists.
+func generatedIdentity() (value.Value, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return value.None(), fmt.Errorf("generate an identity: %w", err)
+	}
+	return value.UUID(id), nil
+}
