@@ -144,7 +144,7 @@ func of(v reflect.Value, depth int) (Value, *mismatch) {
 	case reflect.String:
 		return ofText(v.String())
 	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
+		if isByte(v.Type().Elem()) {
 			return Bytes(bytesOf(v)), nil
 		}
 		return ofElements(v, depth)
@@ -207,8 +207,16 @@ func bytesOf(v reflect.Value) []byte {
 		return bytes.Clone(v.Bytes())
 	}
 	content := make([]byte, v.Len())
-	reflect.Copy(reflect.ValueOf(content), v)
+	for i := range content {
+		content[i] = byte(v.Index(i).Uint())
+	}
 	return content
+}
+
+// isByte tells bytes from small numbers that have a text of their own.
+func isByte(t reflect.Type) bool {
+	pointer := reflect.PointerTo(t)
+	return t.Kind() == reflect.Uint8 && !pointer.Implements(textMarshaler) && !pointer.Implements(textUnmarshaler)
 }
 
 func ofElements(v reflect.Value, depth int) (Value, *mismatch) {
@@ -284,13 +292,18 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// isZero is what omitzero leaves out.
+// isZero is what omitzero leaves out: what says so of itself, or Go's zero.
 func isZero(v reflect.Value) bool {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return true
 	}
-	if zeroer, ok := v.Interface().(interface{ IsZero() bool }); ok {
-		return zeroer.IsZero()
+	// The method may be the pointer's, and v not addressable.
+	pointer := reflect.New(v.Type())
+	pointer.Elem().Set(v)
+	for _, candidate := range [...]reflect.Value{v, pointer} {
+		if zeroer, ok := candidate.Interface().(interface{ IsZero() bool }); ok {
+			return zeroer.IsZero()
+		}
 	}
 	return v.IsZero()
 }

@@ -3,7 +3,6 @@ package value
 import (
 	"encoding/base64"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -87,19 +86,17 @@ func appendObjectJSON(dst []byte, fields Object, depth int) (_ []byte, err error
 	if depth == MaxDepth {
 		return dst, tooDeep()
 	}
-	var room [16]string
-	names := fieldNames(room[:0], fields)
-	slices.Sort(names)
+	var room [fieldsOnStack]field
 	dst = append(dst, '{')
-	for i, name := range names {
+	for i, f := range sortedFields(room[:0], fields) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if dst, err = appendStringJSON(dst, name); err != nil {
+		if dst, err = appendStringJSON(dst, f.name); err != nil {
 			return dst, err
 		}
 		dst = append(dst, ':')
-		if dst, err = appendJSON(dst, fields[name], depth+1); err != nil {
+		if dst, err = appendJSON(dst, f.value, depth+1); err != nil {
 			return dst, err
 		}
 	}

@@ -98,17 +98,40 @@ func compareIntFloat(i int64, f float64) int {
 }
 
 func compareObjects(a, b Object) int {
-	var roomA, roomB [16]string
-	namesA, namesB := fieldNames(roomA[:0], a), fieldNames(roomB[:0], b)
-	slices.Sort(namesA)
-	slices.Sort(namesB)
-	for i, name := range namesA[:min(len(namesA), len(namesB))] {
-		if order := strings.Compare(name, namesB[i]); order != 0 {
+	var roomA, roomB [fieldsOnStack]field
+	return slices.CompareFunc(sortedFields(roomA[:0], a), sortedFields(roomB[:0], b), func(a, b field) int {
+		if order := compareNames(a, b); order != 0 {
 			return order
 		}
-		if order := Compare(a[name], b[name]); order != 0 {
-			return order
+		return Compare(a.value, b.value)
+	})
+}
+
+// field is one field of an object that is there.
+type field struct {
+	name  string
+	value Value
+}
+
+// fieldsOnStack is how many fields of an object are sorted without allocating.
+// Most objects have no more.
+const fieldsOnStack = 12
+
+// sortedFields appends the fields that are there, by the bytes of their names.
+func sortedFields(dst []field, fields Object) []field {
+	dst = appendFields(dst, fields)
+	slices.SortFunc(dst, compareNames)
+	return dst
+}
+
+// appendFields appends the fields that are there, in no order.
+func appendFields(dst []field, fields Object) []field {
+	for name, v := range fields {
+		if !v.IsNone() {
+			dst = append(dst, field{name, v})
 		}
 	}
-	return cmp.Compare(len(namesA), len(namesB))
+	return dst
 }
+
+func compareNames(a, b field) int { return strings.Compare(a.name, b.name) }

@@ -183,10 +183,10 @@ func (v Value) scanString(dst reflect.Value, s string) *mismatch {
 func (v Value) scanBytes(dst reflect.Value, content []byte) *mismatch {
 	t := dst.Type()
 	switch {
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		dst.Set(reflect.ValueOf(bytes.Clone(content)).Convert(t))
+	case t.Kind() == reflect.Slice && isByte(t.Elem()):
+		dst.SetBytes(bytes.Clone(content))
 		return nil
-	case t.Kind() == reflect.Array && t.Elem().Kind() == reflect.Uint8:
+	case t.Kind() == reflect.Array && isByte(t.Elem()):
 		if len(content) != t.Len() {
 			return mismatchf("%d bytes do not fit in a Go %s", len(content), t)
 		}

@@ -42,10 +42,11 @@ func collectFields(fields []structField, t reflect.Type, path []int, outer []ref
 	outer = append(slices.Clip(outer), t)
 	for i := range t.NumField() {
 		field := t.Field(i)
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" && options == "" {
+		tag := field.Tag.Get("json")
+		if tag == "-" {
 			continue
 		}
+		name, options, _ := strings.Cut(tag, ",")
 		index := append(slices.Clip(path), i)
 		if inner, ok := embeddedStruct(field); ok && name == "" {
 			fields = collectFields(fields, inner, index, outer)

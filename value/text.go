@@ -3,7 +3,6 @@ package value
 import (
 	"encoding/hex"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,19 +76,18 @@ func appendArrayLiteral(dst []byte, elements []Value) []byte {
 }
 
 func appendObjectLiteral(dst []byte, fields Object) []byte {
-	names := fieldNames(nil, fields)
-	if len(names) == 0 {
+	present := sortedFields(nil, fields)
+	if len(present) == 0 {
 		return append(dst, "{}"...)
 	}
-	slices.Sort(names)
-	for i, name := range names {
+	for i, f := range present {
 		if i == 0 {
 			dst = append(dst, "{ "...)
 		} else {
 			dst = append(dst, ", "...)
 		}
-		dst = append(append(dst, QuoteIdentifier(name)...), ": "...)
-		dst = appendLiteral(dst, fields[name])
+		dst = append(append(dst, QuoteIdentifier(f.name)...), ": "...)
+		dst = appendLiteral(dst, f.value)
 	}
 	return append(dst, " }"...)
 }

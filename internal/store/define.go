@@ -100,7 +100,7 @@ func (tx *Tx) changeCatalog(key, row []byte, change func(*Catalog)) error {
 }
 
 // AlterTopic replaces the bounds of a topic.
-func (tx *Tx) AlterTopic(ctx context.Context, name string, change func(*topic.TopicDefinition)) error {
+func (tx *Tx) AlterTopic(ctx context.Context, name string, change func(*topic.TopicDefinition) error) error {
 	if err := tx.run(ctx); err != nil {
 		return err
 	}
@@ -109,7 +109,9 @@ func (tx *Tx) AlterTopic(ctx context.Context, name string, change func(*topic.To
 		return err
 	}
 	altered := *table
-	change(&altered.Topic)
+	if err := change(&altered.Topic); err != nil {
+		return err
+	}
 	if err := altered.Topic.Check(); err != nil {
 		return err
 	}
@@ -221,7 +223,7 @@ func (tx *Tx) setGroup(table *Table, group *Group) error {
 }
 
 // AlterGroup changes clauses of a group.
-func (tx *Tx) AlterGroup(ctx context.Context, topicName, name string, change func(*topic.GroupDefinition)) error {
+func (tx *Tx) AlterGroup(ctx context.Context, topicName, name string, change func(*topic.GroupDefinition) error) error {
 	if err := tx.run(ctx); err != nil {
 		return err
 	}
@@ -231,7 +233,9 @@ func (tx *Tx) AlterGroup(ctx context.Context, topicName, name string, change fun
 	}
 	altered := *group
 	altered.Definition.Backoff = slices.Clone(group.Definition.Backoff)
-	change(&altered.Definition)
+	if err := change(&altered.Definition); err != nil {
+		return err
+	}
 	if err := tx.checkGroupDefinition(table, altered.Definition); err != nil {
 		return err
 	}

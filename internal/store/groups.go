@@ -141,14 +141,14 @@ func (tx *Tx) StartAt(ctx context.Context, topicName, name string, n topic.Posit
 	if err != nil {
 		return err
 	}
-	t, err := st.tail(table)
+	view, err := viewOf(st, table, definition)
 	if err != nil {
 		return err
 	}
-	if err := topic.CheckStartAt(table.Name, name, n, t.last); err != nil {
+	if err := topic.CheckStartAt(table.Name, name, n, view.Last); err != nil {
 		return err
 	}
-	if err := st.change(table, definition, group.StartAt(n)); err != nil {
+	if err := st.change(table, definition, group.StartAt(view.View, n)); err != nil {
 		return err
 	}
 	return st.failed

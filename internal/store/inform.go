@@ -120,7 +120,7 @@ func (tx *Tx) CountRecords(ctx context.Context, table *Table) (uint64, error) {
 		return t.messages(), err
 	}
 	var count uint64
-	rows := tx.Scan(ctx, table, 0)
+	rows := tx.Scan(ctx, table, ScanOptions{})
 	for rows.Next() {
 		count++
 	}

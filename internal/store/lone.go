@@ -188,40 +188,43 @@ func (db *Database) Settle(ctx context.Context, topicName, group string, settlem
 	return count, err
 }
 
-// AwaitMessage waits until a topic holds a message after a reader's place, or
-// retention has passed it, or ctx ends.
-func (db *Database) AwaitMessage(ctx context.Context, topicName, consumer string) error {
+// Await waits until a read would answer something, or the time is over, or ctx
+// ends. It reads nothing for anybody: what it waited for may be read by
+// another.
+func (db *Database) Await(ctx context.Context, topicName string, options ReadOptions, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
-		catalog, err := db.Catalog(ctx)
-		if err != nil {
-			return err
-		}
-		table, err := catalog.TopicTable(topicName)
-		if err != nil {
-			return err
-		}
 		var a alarm
-		db.setAlarm(&a, table, consumer)
-		waiting, err := db.readerHasNews(ctx, table, consumer)
-		if waiting || err != nil {
+		page, err := db.peek(ctx, topicName, options, &a)
+		if err != nil || !page.empty() {
 			return err
 		}
-		if _, err := db.await(ctx, a, time.Time{}, nil); err != nil {
+		if done, err := db.await(ctx, a, page.Due, timer.C); done || err != nil {
 			return err
 		}
 	}
 }
 
-func (db *Database) readerHasNews(ctx context.Context, table *Table, consumer string) (bool, error) {
-	snapshot, err := db.space.Snapshot(ctx)
+// peek reads in a transaction that is cancelled.
+func (db *Database) peek(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
+	catalog, err := db.Catalog(ctx)
 	if err != nil {
-		return false, err
+		return Page{}, err
 	}
-	defer snapshot.Release()
-	t, err := loadTail(ctx, snapshot, table.ID)
+	table, err := catalog.TopicTable(topicName)
 	if err != nil {
-		return false, err
+		return Page{}, err
 	}
-	place, _, err := readerPosition(snapshotSource{ctx, snapshot}, objectNameKey(rowReader, table.ID, consumer))
-	return t.last > place, err
+	db.setAlarm(a, table, options.Consumer)
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	defer tx.Cancel()
+	// Begun after the alarm was set, the transaction sees what came before it.
+	if table, err = tx.Catalog().TopicTable(topicName); err != nil {
+		return Page{}, err
+	}
+	return tx.Read(ctx, table, options)
 }

@@ -79,7 +79,7 @@ func (tx *Tx) write(ctx context.Context, table *Table, key, v value.Value, mustB
 		return Row{}, err
 	}
 	if table.Kind == Topic {
-		return Row{}, appendOnly(table.Name)
+		return Row{}, AppendOnly(table.Name)
 	}
 	checked, err := table.CheckFields(v)
 	if err != nil {
@@ -123,7 +123,7 @@ func (tx *Tx) Delete(ctx context.Context, table *Table, key value.Value) error {
 		return err
 	}
 	if table.Kind == Topic {
-		return appendOnly(table.Name)
+		return AppendOnly(table.Name)
 	}
 	encodedKey, err := value.AppendKey(nil, key)
 	if err != nil {
@@ -132,7 +132,8 @@ func (tx *Tx) Delete(ctx context.Context, table *Table, key value.Value) error {
 	return tx.put(objectSuffixKey(rowRecord, table.ID, encodedKey), nil)
 }
 
-func appendOnly(name string) error {
+// AppendOnly is the refusal to change or delete a message of a topic.
+func AppendOnly(name string) error {
 	return fault.New(fault.TopicIsAppendOnly,
 		"%s is a topic: a message is never changed or deleted; append a correction instead", name)
 }
@@ -160,20 +161,23 @@ type writtenRow struct {
 	row []byte
 }
 
-// Scan iterates over a table. limit is a hint of how many rows will be read, 0
-// for unknown.
-func (tx *Tx) Scan(ctx context.Context, table *Table, limit int) *Rows {
+// ScanOptions narrow a Scan.
+type ScanOptions struct {
+	// From and To are the first and last position of a topic to read; 0 for
+	// To is the topic's last.
+	From, To topic.Position
+	// Limit is a hint of how many rows will be read, 0 for unknown.
+	Limit int
+}
+
+// Scan iterates over a table.
+func (tx *Tx) Scan(ctx context.Context, table *Table, options ScanOptions) *Rows {
 	rows := &Rows{tx: tx, table: table}
 	if rows.err = tx.run(ctx); rows.err != nil {
 		return rows
 	}
 	if table.Kind == Topic {
-		t, err := tx.tail(table)
-		if err != nil || t.messages() == 0 {
-			rows.err = err
-			return rows
-		}
-		rows.messages = tx.messages(table, t.first, t.last)
+		rows.err = rows.openMessages(options)
 		return rows
 	}
 	records := objectRange(rowRecord, table.ID)
@@ -185,10 +189,26 @@ func (tx *Tx) Scan(ctx context.Context, table *Table, limit int) *Rows {
 		return true
 	})
 	if !tx.isDropped(records.From) {
-		rows.stored = tx.snapshot.Scan(ctx, records, false, limit)
+		rows.stored = tx.snapshot.Scan(ctx, records, false, options.Limit)
 		rows.storedAhead = rows.stored.Next()
 	}
 	return rows
+}
+
+// openMessages opens the messages of the topic that the options ask for.
+func (r *Rows) openMessages(options ScanOptions) error {
+	t, err := r.tx.tail(r.table)
+	if err != nil {
+		return err
+	}
+	from, to := max(options.From, t.first), t.last
+	if options.To != 0 {
+		to = min(to, options.To)
+	}
+	if from <= to {
+		r.messages = r.tx.messages(r.table, from, to)
+	}
+	return nil
 }
 
 // Next moves to the next row and reports whether there is one.
@@ -196,8 +216,8 @@ func (r *Rows) Next() bool {
 	if r.err != nil {
 		return false
 	}
-	if r.messages != nil {
-		if !r.messages.next() {
+	if r.table.Kind == Topic {
+		if r.messages == nil || !r.messages.next() {
 			return false
 		}
 		var message Message

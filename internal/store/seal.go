@@ -35,8 +35,6 @@ type sealing struct {
 	// have something new after this commit.
 	touchedTopics map[ObjectID]*sealedTopic
 	touchedGroups map[ObjectID]struct{}
-	// arena holds the rows of messages until the commit is formed.
-	arena []byte
 	wrote bool
 	// changedCatalog is the definitions that this commit leaves, nil where it
 	// does not change them.
@@ -50,7 +48,12 @@ type sealed struct {
 	catalog  *Catalog
 	topics   map[ObjectID]*sealedTopic
 	groups   map[ObjectID]*sealedGroup
+	// arena holds the rows of messages while their commit is formed.
+	arena []byte
 }
+
+// maxArenaBytes is how much memory is kept for the rows of the next commit.
+const maxArenaBytes = 4 * maxCommitBytes
 
 // forming is the sequence of what is known while a commit is being formed, so
 // that a form which failed or is run again starts from what the engine has.
@@ -100,6 +103,10 @@ func beginSealing(ctx context.Context, commit engine.Commit, known *sealed) (*se
 		}
 	}
 	known.sequence = forming
+	known.arena = known.arena[:0]
+	if cap(known.arena) > maxArenaBytes {
+		known.arena = nil
+	}
 	return &sealing{
 		ctx: ctx, commit: commit, sealed: known,
 		rows:          map[string]engine.Entry{},

@@ -58,7 +58,9 @@ type headChange struct {
 	// epoch and position are those of the group that the command saw.
 	epoch    uint64
 	position Position
-	lapsed   uint64
+	// passed is how many messages up to ForgetTo the command saw that were
+	// passed over and have lapsed.
+	passed uint64
 
 	// moved says that the position becomes movedTo.
 	moved   bool
@@ -72,7 +74,7 @@ type headChange struct {
 
 // begin is a change of nothing, for a command on the group as it is.
 func (g *Group) begin() Change {
-	return Change{head: headChange{epoch: g.head.Epoch, position: g.head.Position, lapsed: g.head.Lapsed}}
+	return Change{head: headChange{epoch: g.head.Epoch, position: g.head.Position}}
 }
 
 // Empty reports whether there is nothing to write. A READ that answers
@@ -159,7 +161,7 @@ func (g *Group) check(c *Change) error {
 	if c.head.moved && c.head.position != g.head.Position {
 		return conflict("new messages were handed out from position %d, and the group is at %d now", c.head.position, g.head.Position)
 	}
-	if c.Lapsed > 0 && c.head.lapsed != g.head.Lapsed {
+	if c.head.passed > 0 && c.head.passed != g.passedTo(c.ForgetTo) {
 		return conflict("another read was told of messages that lapsed")
 	}
 	more := 0
@@ -185,6 +187,19 @@ func (g *Group) check(c *Change) error {
 		}
 	}
 	return nil
+}
+
+// passedTo counts the messages up to a position that were passed over.
+func (g *Group) passedTo(to Position) (n uint64) {
+	for p, e := range g.Entries() {
+		if p > to {
+			break
+		}
+		if e.State == Passed {
+			n++
+		}
+	}
+	return n
 }
 
 func conflict(format string, args ...any) error {

@@ -279,7 +279,7 @@ func (h *handOut) finish() Change {
 		c.head.moved, c.head.movedTo = true, h.position
 	}
 	if g.removedInFlight > 0 || g.removedPassed > 0 {
-		c.ForgetTo = g.first - 1
+		c.ForgetTo, c.head.passed = g.first-1, g.removedPassed
 	}
 	return c
 }

@@ -26,9 +26,10 @@ func CheckRetainBytes(topicName string, d TopicDefinition, ownBytes uint64) erro
 }
 
 // FirstWithinBytes is the lowest position from which all up to last take at
-// most limitBytes. through is the size of all values that the topic was ever
-// given, up to and with a position from first to last. It is last + 1 when
-// the last message alone is too large, which CheckRetainBytes prevents.
+// most limitBytes, of a topic whose messages from first take more. through is
+// the size of all values that the topic was ever given, up to and with a
+// position from first to last. The result is last + 1 when the last message
+// alone is too large, which CheckRetainBytes prevents.
 func FirstWithinBytes(first, last Position, limitBytes uint64, through func(Position) (uint64, error)) (Position, error) {
 	if first > last {
 		return first, nil
@@ -37,11 +38,8 @@ func FirstWithinBytes(first, last Position, limitBytes uint64, through func(Posi
 	if err != nil {
 		return 0, err
 	}
-	// What lies before the answer must take what is over the limit: the
-	// message before it is the lowest that is reached with that.
-	if total <= limitBytes {
-		return first, nil
-	}
+	// The newest message to go is the lowest after which no more than the
+	// limit follows.
 	newestToGo, err := Search(first, last, func(p Position) (bool, error) {
 		size, err := through(p)
 		return total-size <= limitBytes, err

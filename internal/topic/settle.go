@@ -141,7 +141,8 @@ func (g *Group) each(v View, at []Settle, settle func(Position, Entry) bool, c *
 // StartAt makes the group hand out position n + 1 next and forget what it
 // holds. It does not depend on what others changed since, but for another
 // START AT.
-func (g *Group) StartAt(n Position) Change {
+func (g *Group) StartAt(v View, n Position) Change {
+	g.observe(v.First)
 	c := g.begin()
 	c.head.startsAt, c.head.moved, c.head.movedTo = true, true, n
 	c.ForgetTo = MaxPosition

@@ -45,7 +45,8 @@ type View struct {
 	// Key returns the encoded value at the group's KEYED BY path, and false for
 	// a message that has none there. It is called for messages that are held,
 	// once each while the group stays in memory, and only by keyed groups. Nil
-	// stands for no message having one.
+	// stands for no message having one. The group keeps what it was told, so
+	// one whose Key could not read a message must be loaded anew.
 	Key func(Position) (key []byte, ok bool)
 	// Fits reports whether the answer has room for a message. It is called in
 	// the order of the answer for all but its first message; false ends the

@@ -1,0 +1,81 @@
+// Command tidemark is a transactional store whose topics do the job of a
+// message broker: one binary that runs scripts and shows itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+const description = `Tidemark is a transactional store whose topics do the job of a message broker,
+for a project that would rather not run one.
+
+A topic keeps every message in the order of the commits, at positions 1, 2, 3
+with no gap. A reader's position and the effect it writes commit together.
+
+Start with "tidemark demo", which runs a walk-through and shows every statement
+with its answer. "tidemark run" runs scripts of statements from files.`
+
+// commands are the subcommands; each is in a file of its own.
+type commands struct {
+	Run  runCommand  `cmd:"" help:"Run scripts of statements and print their answers."`
+	Demo demoCommand `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
+}
+
+// surroundings are what a command reads, writes and is ended by.
+type surroundings struct {
+	ctx    context.Context
+	in     io.Reader
+	out    io.Writer
+	errors io.Writer
+}
+
+// exit ends the process with a status; the reason was printed already.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &surroundings{ctx: ctx, in: os.Stdin, out: os.Stdout, errors: os.Stderr}
+	os.Exit(run(s, os.Args[1:]))
+}
+
+// run runs the command line and returns the status to exit with.
+func run(s *surroundings, arguments []string) int {
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("tidemark"),
+		kong.Description(description),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(s.out, s.errors),
+	)
+	if err != nil {
+		fmt.Fprintln(s.errors, "tidemark:", err)
+		return 1
+	}
+	parsed, err := parser.Parse(arguments)
+	if err != nil {
+		fmt.Fprintln(s.errors, "tidemark:", err)
+		return 2
+	}
+	err = parsed.Run(s)
+	var status exit
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	}
+	fmt.Fprintln(s.errors, "tidemark:", err)
+	return 1
+}

@@ -1,0 +1,358 @@
+// Package session runs one caller's statements: it knows the namespace and
+// database in use, the open transaction and the parameters, binds the tree of
+// a statement to what the store holds, and answers.
+//
+// It decides where a statement runs. What only makes sense at the newest state
+// (a lone append, a lone read for a consumer, an acknowledgement) is handed to
+// the store to run when it is sealed. Everything else runs in a transaction:
+// the caller's, or one of its own that runs again until it commits.
+package session
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/lang"
+	"github.com/tidemarkdb/tidemark/internal/store"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// The bounds of a session.
+const (
+	// MaxAnswerRows and MaxAnswerBytes bound what one SELECT, UPDATE or DELETE
+	// may answer, since an answer is held in memory. Ask for more in pages,
+	// with LIMIT and START, or with READ.
+	MaxAnswerRows  = 100_000
+	MaxAnswerBytes = 64 << 20
+	// MaxWait is the longest WAIT and SLEEP.
+	MaxWait = 60 * time.Second
+	// rerunFor is how long a lost transaction is run again before its caller
+	// is told. Each run starts from the newest state, so only a flood of other
+	// commits to the same rows lasts that long.
+	rerunFor = 10 * time.Second
+	// maxRerunPause bounds the random pause between two runs.
+	maxRerunPause = 20 * time.Millisecond
+)
+
+// Options are a session's settings.
+type Options struct {
+	// Database is the database in use from the start, nil for none.
+	Database *store.Database
+	// Running tells what runs on this node; nil where nothing does.
+	Running Running
+}
+
+// Running tells of the declared consumers that run on this node.
+type Running interface {
+	// Report is what INFO tells under running of a consumer; it is empty
+	// where this node does not run it.
+	Report(database *store.Database, consumer *store.Consumer) value.Object
+}
+
+// Session is one caller's session. It is used by one goroutine at a time, and
+// must be closed.
+type Session struct {
+	store    *store.Store
+	running  Running
+	params   map[string]value.Value
+	database *store.Database
+	// namespace in use; the database's where there is one.
+	namespace string
+
+	// tx is the open transaction, nil for none.
+	tx *store.Tx
+	// used says that the transaction has read or written.
+	used bool
+	// failure is the first failure of the open transaction.
+	failure *fault.Error
+
+	// expressions are those of definitions, by their text.
+	expressions map[string]lang.Expression
+}
+
+// New starts a session.
+func New(s *store.Store, options Options) *Session {
+	session := &Session{store: s, running: options.Running, database: options.Database}
+	if options.Database != nil {
+		session.namespace = options.Database.Namespace
+	}
+	return session
+}
+
+// Close cancels the open transaction.
+func (s *Session) Close() { s.endTransaction() }
+
+// Run runs a script and returns one answer a statement. Its error is a syntax
+// error: then nothing ran.
+func (s *Session) Run(ctx context.Context, source string, params map[string]value.Value) ([]Answer, error) {
+	script, err := lang.Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, 0, len(script.Statements))
+	s.RunScript(ctx, script, params, func(_ lang.Statement, a Answer) { answers = append(answers, a) })
+	return answers, nil
+}
+
+// RunScript runs a parsed script and tells each answer as it is known: those
+// of a transaction that stands whole in the script when it has ended, since
+// until then it may be run again.
+func (s *Session) RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, Answer)) {
+	s.params = params
+	statements := script.Statements
+	for len(statements) > 0 {
+		count := s.unit(statements)
+		if count == 1 {
+			tell(statements[0], s.run(ctx, statements[0]))
+		} else {
+			for i, answer := range s.runTransaction(ctx, statements[:count]) {
+				tell(statements[i], answer)
+			}
+		}
+		statements = statements[count:]
+	}
+}
+
+// unit is how many statements, from the first, run as one: a whole BEGIN …
+// COMMIT, or one.
+func (s *Session) unit(statements []lang.Statement) int {
+	if _, begins := statements[0].(*lang.Begin); !begins || s.tx != nil {
+		return 1
+	}
+	for i, statement := range statements {
+		switch statement.(type) {
+		case *lang.Commit:
+			return i + 1
+		case *lang.Cancel:
+			return 1
+		}
+	}
+	return 1
+}
+
+// runTransaction runs a whole BEGIN … COMMIT again until it commits, or a
+// statement of it fails.
+func (s *Session) runTransaction(ctx context.Context, statements []lang.Statement) []Answer {
+	answers := make([]Answer, len(statements))
+	_ = Rerun(ctx, func() error {
+		for i, statement := range statements {
+			answers[i] = s.run(ctx, statement)
+		}
+		// The last one is the COMMIT; a conflict there is what running again
+		// mends. Nothing is typed as nil, so the check is on the value.
+		if err := answers[len(answers)-1].Err; err != nil {
+			return err
+		}
+		return nil
+	})
+	return answers
+}
+
+// Rerun runs a transaction again while it loses to others, each time after a
+// short random pause, until it commits, fails otherwise, or has lost for ten
+// seconds.
+func Rerun(ctx context.Context, transaction func() error) error {
+	started := time.Now()
+	pause := 100 * time.Microsecond
+	for {
+		err := transaction()
+		if !errors.Is(err, fault.Conflict) || ctx.Err() != nil || time.Since(started) > rerunFor {
+			return err
+		}
+		time.Sleep(rand.N(pause))
+		pause = min(2*pause, maxRerunPause)
+	}
+}
+
+// run runs one statement and keeps the rules of the transaction it stands in.
+func (s *Session) run(ctx context.Context, statement lang.Statement) Answer {
+	switch statement.(type) {
+	case *lang.Begin:
+		return s.answerOf(value.Null(), s.Begin(ctx))
+	case *lang.Commit:
+		return s.commitStatement(ctx)
+	case *lang.Cancel:
+		return s.answerOf(value.Null(), s.cancel())
+	}
+	if s.tx != nil && s.failure != nil {
+		return failed(s.transactionFailed())
+	}
+	answer, err := s.execute(ctx, statement)
+	if err != nil {
+		answer = failed(err)
+		if s.tx != nil {
+			s.failure = answer.Err
+		}
+	}
+	return answer
+}
+
+func (s *Session) answerOf(v value.Value, err error) Answer {
+	if err != nil {
+		answer := failed(err)
+		if s.tx != nil && s.failure == nil {
+			s.failure = answer.Err
+		}
+		return answer
+	}
+	return Answer{Value: v}
+}
+
+func (s *Session) transactionFailed() error {
+	return fault.New(fault.TransactionFailed, "the transaction failed with %s: %s", s.failure.Kind, s.failure.Message)
+}
+
+// Begin opens a transaction.
+func (s *Session) Begin(ctx context.Context) error {
+	if s.tx != nil {
+		return fault.New(fault.NestedTransaction, "a transaction is open already; COMMIT or CANCEL it first")
+	}
+	db, err := s.inDatabase()
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	s.tx, s.used, s.failure = tx, false, nil
+	return nil
+}
+
+// Commit commits the open transaction and returns the positions of what it
+// appended, by topic.
+func (s *Session) Commit(ctx context.Context) (map[string]store.Appended, error) {
+	if s.tx == nil {
+		return nil, fault.New(fault.NoTransaction, "no transaction is open")
+	}
+	defer s.endTransaction()
+	if s.failure != nil {
+		return nil, s.transactionFailed()
+	}
+	return s.tx.Commit(ctx)
+}
+
+func (s *Session) commitStatement(ctx context.Context) Answer {
+	appended, err := s.Commit(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	if len(appended) == 0 {
+		return Answer{Value: value.Null()}
+	}
+	positions := value.Object{}
+	for name, p := range appended {
+		positions[name] = value.Array(value.Int(int64(p.First)), value.Int(int64(p.Last)))
+	}
+	return Answer{Value: value.Fields(value.Object{"appended": value.Fields(positions)})}
+}
+
+func (s *Session) cancel() error {
+	if s.tx == nil {
+		return fault.New(fault.NoTransaction, "no transaction is open")
+	}
+	s.endTransaction()
+	return nil
+}
+
+func (s *Session) endTransaction() {
+	if s.tx != nil {
+		s.tx.Cancel()
+	}
+	s.tx, s.failure = nil, nil
+}
+
+// inDatabase is the database in use.
+func (s *Session) inDatabase() (*store.Database, error) {
+	if s.database != nil {
+		return s.database, nil
+	}
+	if s.namespace == "" {
+		return nil, fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+	}
+	return nil, fault.New(fault.NotFound, "no database is in use; USE DATABASE names one")
+}
+
+// inTransaction runs work in the open transaction, or in one of its own that
+// runs again until it commits.
+func (s *Session) inTransaction(ctx context.Context, work func(tx *store.Tx) (Answer, error)) (Answer, error) {
+	if s.tx != nil {
+		s.used = true
+		return work(s.tx)
+	}
+	db, err := s.inDatabase()
+	if err != nil {
+		return Answer{}, err
+	}
+	var answer Answer
+	err = Rerun(ctx, func() error {
+		tx, err := db.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Cancel()
+		if answer, err = work(tx); err != nil {
+			return err
+		}
+		_, err = tx.Commit(ctx)
+		return err
+	})
+	return answer, err
+}
+
+// Append adds a message to a topic when the open transaction commits.
+func (s *Session) Append(ctx context.Context, topicName string, key, v value.Value) error {
+	return s.inOpen(func(tx *store.Tx) error {
+		table, err := tx.Catalog().TopicTable(topicName)
+		if err != nil {
+			return err
+		}
+		_, _, err = tx.Append(ctx, table, key, v)
+		return err
+	})
+}
+
+// Put writes a record in the open transaction, whether or not it exists.
+func (s *Session) Put(ctx context.Context, tableName string, key, record value.Value) error {
+	return s.inOpen(func(tx *store.Tx) error {
+		table, err := tx.Catalog().Table(tableName)
+		if err != nil {
+			return err
+		}
+		e := &environment{ctx: ctx, store: s.store, params: s.params}
+		_, err = s.writeRecord(e, tx, table, key, record, tx.Put)
+		return err
+	})
+}
+
+// Read reads messages in the open transaction, for a consumer.
+func (s *Session) Read(ctx context.Context, topicName string, options store.ReadOptions) (page store.Page, err error) {
+	err = s.inOpen(func(tx *store.Tx) error {
+		table, err := tx.Catalog().TopicTable(topicName)
+		if err != nil {
+			return err
+		}
+		page, err = tx.Read(ctx, table, options)
+		return err
+	})
+	return page, err
+}
+
+// inOpen runs work in the open transaction, which fails with it.
+func (s *Session) inOpen(work func(tx *store.Tx) error) error {
+	if s.tx == nil {
+		return fault.New(fault.NoTransaction, "the transaction has ended")
+	}
+	if s.failure != nil {
+		return s.transactionFailed()
+	}
+	s.used = true
+	err := work(s.tx)
+	if err != nil {
+		s.failure = fault.Of(err)
+	}
+	return err
+}

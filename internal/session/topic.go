@@ -1,0 +1,220 @@
+package session
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/lang"
+	"github.com/tidemarkdb/tidemark/internal/store"
+	"github.com/tidemarkdb/tidemark/internal/topic"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// messageAnswer is a message as an answer has it.
+func messageAnswer(m store.Message, content value.Value) value.Value {
+	fields := value.Object{"id": value.Record(m.ID()), "value": content}
+	if m.Position != 0 {
+		fields["position"] = value.Int(int64(m.Position))
+	}
+	if m.Deliveries != 0 {
+		fields["deliveries"] = value.Int(int64(m.Deliveries))
+	}
+	return value.Fields(fields)
+}
+
+func messagesAnswer(messages []store.Message) (Answer, error) {
+	answers := make([]value.Value, len(messages))
+	for i, m := range messages {
+		content, err := m.Value()
+		if err != nil {
+			return Answer{}, err
+		}
+		answers[i] = messageAnswer(m, content)
+	}
+	return Answer{Value: value.Array(answers...)}, nil
+}
+
+func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
+	options, err := e.readOptions(x)
+	if err != nil {
+		return Answer{}, err
+	}
+	db, err := s.inDatabase()
+	if err != nil {
+		return Answer{}, err
+	}
+	var page store.Page
+	if s.tx == nil {
+		page, err = db.Read(e.ctx, x.Topic, options.ReadOptions, options.wait)
+	} else {
+		page, err = s.readInTransaction(e, x.Topic, options)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, err := messagesAnswer(page.Messages)
+	answer.Lapsed = page.Lapsed
+	return answer, err
+}
+
+// readInTransaction reads in the open transaction. A WAIT waits before the
+// transaction has a snapshot that matters: it is begun anew when there is
+// something to read.
+func (s *Session) readInTransaction(e *environment, topicName string, options readOptions) (store.Page, error) {
+	if options.wait > 0 {
+		if s.used {
+			return store.Page{}, fault.New(fault.InvalidClause, "WAIT cannot stand in a transaction that has already read or written; make the READ its first statement")
+		}
+		s.tx.Cancel()
+		waited := s.database.Await(e.ctx, topicName, options.ReadOptions, options.wait)
+		tx, err := s.database.Begin(e.ctx)
+		if err != nil {
+			s.tx = nil
+			return store.Page{}, err
+		}
+		s.tx = tx
+		if waited != nil {
+			return store.Page{}, waited
+		}
+	}
+	s.used = true
+	table, err := s.tx.Catalog().TopicTable(topicName)
+	if err != nil {
+		return store.Page{}, err
+	}
+	return s.tx.Read(e.ctx, table, options.ReadOptions)
+}
+
+type readOptions struct {
+	store.ReadOptions
+	wait time.Duration
+}
+
+func (e *environment) readOptions(x *lang.Read) (options readOptions, err error) {
+	if x.Consumer != nil {
+		if options.Consumer, err = e.clauseString("FOR CONSUMER", x.Consumer); err != nil {
+			return options, err
+		}
+		if err := store.CheckName("consumer", options.Consumer); err != nil {
+			return options, err
+		}
+	}
+	if x.After != nil {
+		after, err := e.clausePosition("AFTER", x.After, 0)
+		if err != nil {
+			return options, err
+		}
+		options.After = &after
+	}
+	if x.Since != nil {
+		since, err := e.clauseDatetime("SINCE", x.Since)
+		if err != nil {
+			return options, err
+		}
+		options.Since = &since
+	}
+	if x.Limit != nil {
+		limit, err := e.clauseInt("LIMIT", x.Limit)
+		if err != nil {
+			return options, err
+		}
+		if limit < 1 || limit > store.MaxReadLimit {
+			return options, fault.New(fault.InvalidClause, "LIMIT of a READ is 1 to %d, not %d", store.MaxReadLimit, limit)
+		}
+		options.Limit = int(limit)
+	}
+	if x.Wait != nil {
+		if options.wait, err = e.clauseDuration("WAIT", x.Wait); err != nil {
+			return options, err
+		}
+		if options.wait < 0 || options.wait > MaxWait {
+			return options, fault.New(fault.InvalidClause, "WAIT takes 0s to %s, not %s", MaxWait, options.wait)
+		}
+	}
+	return options, nil
+}
+
+// clausePosition computes a position of a clause, at least minimum.
+func (e *environment) clausePosition(clause string, expression lang.Expression, minimum int64) (topic.Position, error) {
+	p, err := e.clauseInt(clause, expression)
+	if err == nil && p < minimum {
+		err = fault.New(fault.InvalidClause, "%s takes a position from %d, not %d", clause, minimum, p)
+	}
+	return topic.Position(p), err
+}
+
+func (s *Session) settle(e *environment, x *lang.Settle) (Answer, error) {
+	group, err := e.clauseString("FOR CONSUMER", x.Group)
+	if err != nil {
+		return Answer{}, err
+	}
+	settlement, err := e.settlement(x)
+	if err != nil {
+		return Answer{}, err
+	}
+	db, err := s.inDatabase()
+	if err != nil {
+		return Answer{}, err
+	}
+	var count int
+	if s.tx == nil {
+		count, err = db.Settle(e.ctx, x.Topic, group, settlement)
+	} else {
+		s.used = true
+		var table *store.Table
+		if table, err = s.tx.Catalog().TopicTable(x.Topic); err == nil {
+			count, err = s.tx.Settle(e.ctx, table, group, settlement)
+		}
+	}
+	return Answer{Value: value.Int(int64(count))}, err
+}
+
+func (e *environment) settlement(x *lang.Settle) (settlement store.Settlement, err error) {
+	for _, delivery := range x.At {
+		var at topic.Settle
+		if at.Position, err = e.clausePosition("AT", delivery.Position, 1); err != nil {
+			return settlement, err
+		}
+		if delivery.Delivery != nil {
+			n, err := e.clauseInt("DELIVERY", delivery.Delivery)
+			if err != nil {
+				return settlement, err
+			}
+			if n < 1 || n > topic.MaxDeliveries {
+				return settlement, fault.New(fault.InvalidClause, "DELIVERY is 1 to %d, not %d", topic.MaxDeliveries, n)
+			}
+			at.Delivery = topic.Deliveries(n)
+		}
+		settlement.At = append(settlement.At, at)
+	}
+	switch x.Verb {
+	case lang.Nack:
+		settlement.Kind = store.Return
+		if x.Delay != nil {
+			delay, err := e.clauseDuration("DELAY", x.Delay)
+			if err != nil {
+				return settlement, err
+			}
+			settlement.Delay = &delay
+			return settlement, topic.CheckDelay("DELAY", delay)
+		}
+	case lang.Extend:
+		settlement.Kind = store.Extend
+		if x.By != nil {
+			if settlement.By, err = e.clauseDuration("BY", x.By); err != nil {
+				return settlement, err
+			}
+			return settlement, topic.CheckDuration("BY", settlement.By)
+		}
+	case lang.Reject:
+		settlement.Kind = store.Reject
+		if x.Reason != nil {
+			settlement.Reason, err = e.clauseString("REASON", x.Reason)
+		}
+	case lang.Release:
+		settlement.Kind = store.Release
+	default:
+		settlement.Kind = store.Acknowledge
+	}
+	return settlement, err
+}

@@ -1,0 +1,111 @@
+package tidemark
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/internal/engine"
+	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/session"
+	"github.com/tidemarkdb/tidemark/internal/store"
+)
+
+// Option changes a setting of a store that is opened.
+type Option func(*settings)
+
+type settings struct {
+	log        *slog.Logger
+	clock      func() time.Time
+	cacheBytes int64
+}
+
+// WithLog sends what an operator must know to a logger. Default:
+// slog.Default().
+func WithLog(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithClock makes a clock of the caller's the store's, for tests that move the
+// time. Default: the machine's.
+func WithClock(clock func() time.Time) Option { return func(s *settings) { s.clock = clock } }
+
+// WithCacheBytes sets how much memory holds blocks that were read from the
+// disk. Default: 64 MiB. More helps only a program that reads the same
+// records again and again, and more of them than fit.
+func WithCacheBytes(n int64) Option { return func(s *settings) { s.cacheBytes = n } }
+
+// Store is an open store. It is safe for concurrent use, and must be closed.
+// While it is open it does its housekeeping.
+type Store struct {
+	store *store.Store
+	log   *slog.Logger
+}
+
+// Open opens the store in a folder, which is created where it is missing. A
+// folder is one process's at a time: fault.Unavailable names the one that has
+// it.
+func Open(dir string, options ...Option) (*Store, error) {
+	s := newSettings(options)
+	e, err := pebble.Open(dir, s.engineOptions())
+	if err != nil {
+		return nil, err
+	}
+	return open(e, s)
+}
+
+// OpenMemory opens a store that is empty and ends with the process, for tests
+// and scripts.
+func OpenMemory(options ...Option) (*Store, error) {
+	s := newSettings(options)
+	e, err := pebble.OpenMemory(s.engineOptions())
+	if err != nil {
+		return nil, err
+	}
+	return open(e, s)
+}
+
+func newSettings(options []Option) settings {
+	s := settings{log: slog.Default()}
+	for _, option := range options {
+		option(&s)
+	}
+	return s
+}
+
+func (s settings) engineOptions() pebble.Options {
+	return pebble.Options{Clock: s.clock, Logger: s.log, CacheBytes: s.cacheBytes}
+}
+
+func open(e engine.Engine, s settings) (*Store, error) {
+	ctx := context.Background()
+	opened, err := store.Open(ctx, e, store.Options{Log: s.log})
+	if err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return &Store{store: opened, log: s.log}, nil
+}
+
+// Close commits what waits, ends what waits for messages, and closes the
+// store.
+func (s *Store) Close() error { return s.store.Close() }
+
+// Database opens a database of a namespace; both are created where they are
+// missing.
+func (s *Store) Database(ctx context.Context, namespace, name string) (*Database, error) {
+	if err := s.store.DefineNamespace(ctx, namespace, true); err != nil {
+		return nil, err
+	}
+	if err := s.store.DefineDatabase(ctx, namespace, name, true); err != nil {
+		return nil, err
+	}
+	database, err := s.store.Database(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Database{owner: s, database: database}, nil
+}
+
+// newSession starts a session in a database.
+func (s *Store) newSession(database *store.Database) *session.Session {
+	return session.New(s.store, session.Options{Database: database})
+}
