@@ -223,7 +223,8 @@ func (t *Topic) consumeOnce(ctx context.Context, consumer string, handler Handle
 				return err
 			}
 		}
-		if _, err := tx.Commit(ctx); err != nil {
+		// A batch that was handled is committed also where ctx ended meanwhile.
+		if _, err := tx.Commit(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		if page.Lapsed > 0 {
