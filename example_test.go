@@ -137,7 +137,7 @@ func ExampleTopic_Append() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(first.ID, "at", first.Position)
+	fmt.Println(first.ID(), "at", first.Position)
 	// A producer that lost the answer tries again, and does not append twice.
 	_, _, err = events.Append(ctx, map[string]any{"kind": "paid"}, tidemark.WithKey("evt-1"))
 	fmt.Println(errors.Is(err, fault.RecordExists))

@@ -26,16 +26,19 @@ func (db *Database) Topic(name string) *Topic { return &Topic{db: db, name: name
 type Message struct {
 	// Position is the message's place in the topic: 1, 2, 3 with no gap.
 	Position uint64
-	// ID is its identity.
-	ID value.RecordID
-	// Appended is the time of the commit that appended it.
-	Appended time.Time
 	// Deliveries counts how often a group handed it out, this time included; 0
 	// for a message read without a group.
 	Deliveries uint32
 
 	message store.Message
 }
+
+// ID is the message's identity.
+func (m Message) ID() value.RecordID { return m.message.ID() }
+
+// Appended is the time of the commit that appended the message. It never runs
+// backwards within a topic.
+func (m Message) Appended() time.Time { return m.message.Appended() }
 
 // Value is what the message holds.
 func (m Message) Value() (value.Value, error) { return m.message.Value() }
@@ -51,7 +54,7 @@ func (m Message) Scan(dst any) error {
 }
 
 func messageOf(m store.Message) Message {
-	return Message{Position: uint64(m.Position), ID: m.ID(), Appended: m.Appended, Deliveries: uint32(m.Deliveries), message: m}
+	return Message{Position: uint64(m.Position), Deliveries: uint32(m.Deliveries), message: m}
 }
 
 func messagesOf(stored []store.Message) []Message {

@@ -143,6 +143,13 @@ func TestCBORThatOthersWriteIsUnderstood(t *testing.T) {
 	}
 }
 
+func TestADecodedFieldThatIsUndefinedIsNotInTheObject(t *testing.T) {
+	v, err := value.DecodeCBOR(unhex(t, "a2 6161 f7 6162 01"))
+	if fields, _ := v.AsObject(); err != nil || len(fields) != 1 {
+		t.Errorf("got %v, %v, want one field", fields, err)
+	}
+}
+
 func TestCBORThatIsNoValueIsRefused(t *testing.T) {
 	for _, c := range []struct{ name, data, message string }{
 		{"nothing", "", "the data ends"},

@@ -118,7 +118,7 @@ func (p *parser) parseDefineTopicConsumer(start place) Statement {
 //
 //	define kafka consumer = "DEFINE" "KAFKA" "CONSUMER" [ existence ] name
 //	                        "FROM" quoted { "," quoted } [ "WITH" "(" setting { "," setting } ")" ]
-//	                        "TOPIC" quoted "GROUP" quoted "FORMAT" word landing
+//	                        "TOPIC" quoted "GROUP" quoted "FORMAT" name landing
 //	setting               = ( field path | string ) "=" value
 func (p *parser) parseDefineKafkaConsumer(start place) Statement {
 	p.expect("KAFKA", "CONSUMER")

@@ -144,6 +144,8 @@ func (p *parser) parseDefineTable(start place) Statement {
 // parseFieldDefinition parses one field of a table.
 //
 //	field definition = name type [ "|" "null" ] { "REQUIRED" | "DEFAULT" expression | "ASSERT" expression }
+//	type             = "bool" | "int" | "float" | "string" | "bytes" | "uuid" | "datetime" | "duration"
+//	                 | "array" | "object" | "any" | "record"
 func (p *parser) parseFieldDefinition() FieldDefinition {
 	field := FieldDefinition{Name: p.parseName("a field")}
 	for _, known := range FieldTypes {

@@ -128,6 +128,15 @@ func TestLargeAndDeepInputsEndSoon(t *testing.T) {
 	}
 }
 
+func TestAScriptPastTheLimitIsRefused(t *testing.T) {
+	if _, err := Parse(strings.Repeat(" ", MaxSourceBytes)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Parse(strings.Repeat(" ", MaxSourceBytes+1)); !errors.Is(err, fault.Syntax) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestDepthAndOperatorsAreBoundedExactly(t *testing.T) {
 	for _, c := range []struct {
 		source string

@@ -86,7 +86,7 @@ func (p *parser) parseDefineGroup(start place) Statement {
 	s := &DefineGroup{}
 	s.IfNotExists = p.parseIfNotExists()
 	s.Name, s.Topic = p.parseGroupName()
-	clauses := append(s.GroupClauses.clauses(p),
+	clauses := append(s.clauses(p),
 		words("KEYED BY", func() { s.KeyedBy = p.parseFieldPath("a field") }))
 	p.parseClauses(clauses...)
 	if s.AckDeadline == nil {
@@ -114,7 +114,7 @@ func (p *parser) parseAlterGroup(start place) Statement {
 	s.Name, s.Topic = p.parseGroupName()
 	resume := words("RESUME", func() { s.Resume = true })
 	resume.name = "PAUSE"
-	clauses := append(s.GroupClauses.clauses(p),
+	clauses := append(s.clauses(p),
 		words("START AT", func() { s.StartAt = p.parseValue("a position") }),
 		words("PAUSE", func() { s.Pause = true }),
 		resume)

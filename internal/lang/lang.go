@@ -34,9 +34,9 @@ const (
 	// an array takes the place of longer ones.
 	MaxOperators = 1000
 
-	// MaxSourceBytes is the largest script, so that offsets fit 31 bits.
-	// Whoever receives scripts sets far lower limits.
-	MaxSourceBytes = 1 << 30
+	// MaxSourceBytes is the largest script: its tree is some twenty times as
+	// large, and all in memory. Whoever receives scripts sets lower limits.
+	MaxSourceBytes = 64 << 20
 )
 
 // Script is a parsed script.
@@ -120,7 +120,7 @@ func ParseExpression(source string) (expression Expression, err error) {
 func newParser(source string) (*parser, error) {
 	p := &parser{lexer: lexer{source: source, line: 1}}
 	if len(source) > MaxSourceBytes {
-		return nil, newSyntaxError("", place{line: 1, column: 1}, "the script is larger than 1 GiB; send it in parts")
+		return nil, newSyntaxError("", place{line: 1, column: 1}, "the script has %d bytes; %d are the limit, send it in parts", len(source), MaxSourceBytes)
 	}
 	if !utf8.ValidString(source) {
 		return nil, invalidUTF8(source)

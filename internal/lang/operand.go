@@ -128,6 +128,7 @@ var reserved = []string{"none", "null", "true", "false", "not", "and", "or", "se
 //	operand = literal | array | object | record id
 //	        | ( parameter | name | call | "(" expression ")" ) { part }
 //	        | "(" select ")"
+//	literal = "none" | "null" | "true" | "false" | int | float | duration | string | datetime | uuid | bytes
 //	call    = word "(" [ expression { "," expression } ] ")"
 func (p *parser) parseOperand() Expression {
 	start := p.begin()

@@ -122,12 +122,12 @@ func (p *parser) parseSettle(start place) Statement {
 		s.At = append(s.At, p.parseDelivery())
 	}
 	expected := []string{"','", "DELIVERY"}
-	switch {
-	case s.Verb == Nack:
+	switch s.Verb {
+	case Nack:
 		s.Delay = p.parseTail("DELAY", "a duration", &expected)
-	case s.Verb == Extend:
+	case Extend:
 		s.By = p.parseTail("BY", "a duration", &expected)
-	case s.Verb == Reject:
+	case Reject:
 		s.Reason = p.parseTail("REASON", "a reason in quotes", &expected)
 	}
 	p.expectEnd(expected...)

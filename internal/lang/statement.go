@@ -63,7 +63,9 @@ const expectedStatement = "a statement: ACK, ALTER, BEGIN, CANCEL, COMMIT, CREAT
 // parseScript parses a whole script. The last statement may leave out its
 // semicolon, and a semicolon may stand alone.
 //
-//	script = [ statement ] { ";" [ statement ] }
+//	script    = [ statement ] { ";" [ statement ] }
+//	statement = create | insert | upsert | update | delete | select | begin | commit | cancel | sleep
+//	          | define | alter | drop | use | info | read | follow | settle | grant | revoke
 func (p *parser) parseScript() []Statement {
 	var all []Statement
 	for {

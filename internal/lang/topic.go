@@ -98,7 +98,7 @@ func (p *parser) parseDefineTopic(start place) Statement {
 	s := &DefineTopic{}
 	s.IfNotExists = p.parseIfNotExists()
 	s.Name = p.parseName("a topic")
-	p.parseClauses(s.TopicClauses.clauses(p)...)
+	p.parseClauses(s.clauses(p)...)
 	s.node = p.span(start)
 	return s
 }
@@ -110,7 +110,7 @@ func (p *parser) parseDefineTopic(start place) Statement {
 func (p *parser) parseAlterTopic(start place) Statement {
 	p.expect("TOPIC")
 	s := &AlterTopic{Name: p.parseName("a topic")}
-	clauses := s.TopicClauses.clauses(p)
+	clauses := s.clauses(p)
 	dropped := map[TopicClause]bool{}
 	for _, c := range topicClauses {
 		drop := words("DROP "+string(c), func() { dropped[c] = true })

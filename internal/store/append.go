@@ -177,7 +177,7 @@ func (r *appendRequest) answer() []Message {
 	answer := make([]Message, 0, len(r.messages))
 	for _, m := range r.messages {
 		if !m.keptOut {
-			answer = append(answer, Message{Topic: r.name, Position: m.position, Appended: m.appended, Key: m.key, encoded: m.encoded})
+			answer = append(answer, m.message(r.table))
 		}
 	}
 	return answer

@@ -65,6 +65,7 @@ func settle(st state, table *Table, name string, settlement Settlement) (int, er
 	defer view.close()
 	change := command(group, view.View, settlement)
 	if err := view.failed(); err != nil {
+		st.forget(definition)
 		return 0, err
 	}
 	if change.Empty() {
@@ -114,6 +115,7 @@ func handOut(st state, table *Table, definition *Group, options ReadOptions) (Pa
 		page.Messages = append(page.Messages, message)
 	}
 	if err := view.failed(); err != nil {
+		st.forget(definition)
 		return Page{}, err
 	}
 	if !change.Empty() {
@@ -122,7 +124,11 @@ func handOut(st state, table *Table, definition *Group, options ReadOptions) (Pa
 		}
 	}
 	if page.empty() {
-		_, page.Due = group.Ready(view.View)
+		var ready bool
+		if ready, page.Due = group.Ready(view.View); ready {
+			// It gave up on as many as one commit may hold; there is more.
+			page.Due = view.Now
+		}
 	}
 	return page, nil
 }
@@ -403,6 +409,13 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	return nil, s.append(target, messages)
 }
 
+// forget drops what is known of a group that could not look at a message: it
+// may have taken that for one without a key.
+func (s *sealing) forget(definition *Group) { delete(s.groups, definition.ID) }
+
+// forget does nothing: the command's error fails the transaction.
+func (st *txState) forget(*Group) {}
+
 // group is a group as the transaction sees it.
 func (st *txState) group(table *Table, definition *Group) (*topic.Group, error) {
 	if known := st.groups[definition.ID]; known != nil {
@@ -412,27 +425,29 @@ func (st *txState) group(table *Table, definition *Group) (*topic.Group, error) 
 		return nil, fault.New(fault.NotAGroup, "topic %s has no group '%s'", table.Name, definition.Name)
 	}
 	entries := st.snapshot.Scan(st.ctx, objectRange(rowGroupEntry, definition.ID), false, 0)
-	return loadGroup(st, entries, definition)
+	group, err := loadGroup(st, entries, definition)
+	if err != nil {
+		return nil, err
+	}
+	if st.groups == nil {
+		st.groups = map[ObjectID]*txGroup{}
+	}
+	st.groups[definition.ID] = &txGroup{table: table, definition: definition, group: group}
+	return group, nil
 }
 
 // change applies a command to the group that the transaction sees, and keeps
 // it for the commit.
 func (st *txState) change(table *Table, definition *Group, change topic.Change) error {
-	known := st.groups[definition.ID]
-	if known == nil {
-		group, err := st.group(table, definition)
-		if err != nil {
-			return err
-		}
-		known = &txGroup{table: table, definition: definition, group: group}
-		if st.groups == nil {
-			st.groups = map[ObjectID]*txGroup{}
-		}
-		st.groups[definition.ID] = known
-		st.groupOrder = append(st.groupOrder, definition.ID)
+	if _, err := st.group(table, definition); err != nil {
+		return err
 	}
+	known := st.groups[definition.ID]
 	if err := known.group.Apply(change); err != nil {
 		return err
+	}
+	if len(known.changes) == 0 {
+		st.groupOrder = append(st.groupOrder, definition.ID)
 	}
 	known.changes = append(known.changes, change)
 	st.size += operationBytes * max(1, len(change.Entries))

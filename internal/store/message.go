@@ -11,27 +11,47 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// Message is one message of a topic, as a reader is given it.
+// Message is one message of a topic, as a reader is given it. Its parts are
+// decoded when they are asked for.
 type Message struct {
 	// Topic is the topic's name.
 	Topic string
 	// Position is 0 inside the transaction that appends the message: it is
 	// given at commit.
 	Position topic.Position
-	// Appended is the time of the commit on the store's clock. It never runs
-	// backwards within a topic.
-	Appended time.Time
-	// Key is the key of the message's identity.
-	Key value.Value
 	// Deliveries counts how often a group handed the message out, this time
 	// included; 0 for a message that was read without a group.
 	Deliveries topic.Deliveries
 
-	encoded []byte
+	topicID ObjectID
+	// appended is the time of the commit, in nanoseconds since 1970.
+	appended int64
+	// namedKey is the encoded key of an identity that was given before the
+	// message was sealed, nil for one that sealing made.
+	namedKey []byte
+	encoded  []byte
+}
+
+// Appended is the time of the commit that appended the message, on the store's
+// clock. It never runs backwards within a topic.
+func (m Message) Appended() time.Time { return time.Unix(0, m.appended).UTC() }
+
+// Key is the key of the message's identity.
+func (m Message) Key() value.Value {
+	if m.namedKey == nil {
+		return value.UUID(sealedIdentity(m.topicID, m.Position, m.Appended()))
+	}
+	key, _, err := value.DecodeKey(m.namedKey)
+	if err != nil {
+		// The key was checked when the message was appended, and what the
+		// engine gives back is what it was given.
+		panic(fmt.Sprintf("message %d of topic %s has a key that does not decode: %v", m.Position, m.Topic, err))
+	}
+	return key
 }
 
 // ID is the message's identity.
-func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic, Key: m.Key} }
+func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic, Key: m.Key()} }
 
 // Encoded is the message's value in deterministic CBOR. It is shared: do not
 // change it.
@@ -106,16 +126,10 @@ func messageOf(t *Table, p topic.Position, row []byte) (Message, error) {
 	if err != nil {
 		return Message{}, corrupt(t.Name, p, err)
 	}
-	message := Message{Topic: t.Name, Position: p, Appended: head.appended, encoded: encoded}
-	if head.namedKey == nil {
-		message.Key = value.UUID(sealedIdentity(t.ID, p, head.appended))
-		return message, nil
-	}
-	message.Key, _, err = value.DecodeKey(head.namedKey)
-	if err != nil {
-		return Message{}, corrupt(t.Name, p, err)
-	}
-	return message, nil
+	return Message{
+		Topic: t.Name, Position: p, topicID: t.ID,
+		appended: head.appended.UnixNano(), namedKey: head.namedKey, encoded: encoded,
+	}, nil
 }
 
 // A sealed identity is a UUIDv7 (RFC 9562, section 5.7, with the sub-millisecond

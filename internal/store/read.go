@@ -64,6 +64,8 @@ type state interface {
 	tail(t *Table) (tail, error)
 	// group is a group as the state sees it.
 	group(t *Table, g *Group) (*topic.Group, error)
+	// forget drops what is known of a group that a command failed on.
+	forget(g *Group)
 	// change applies what a command did to a group.
 	change(t *Table, g *Group, c topic.Change) error
 }

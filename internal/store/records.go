@@ -27,7 +27,7 @@ func (r Row) Value() (value.Value, error) { return value.DecodeCBOR(r.encoded) }
 func (r Row) Encoded() []byte { return r.encoded }
 
 func rowOf(m Message) Row {
-	return Row{ID: m.ID(), Position: m.Position, Appended: m.Appended, encoded: m.encoded}
+	return Row{ID: m.ID(), Position: m.Position, Appended: m.Appended(), encoded: m.encoded}
 }
 
 // Get returns the record or message of an identity, without scanning.

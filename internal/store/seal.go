@@ -35,7 +35,7 @@ type sealing struct {
 	// have something new after this commit.
 	touchedTopics map[ObjectID]*sealedTopic
 	touchedGroups map[ObjectID]struct{}
-	wrote bool
+	wrote         bool
 	// changedCatalog is the definitions that this commit leaves, nil where it
 	// does not change them.
 	changedCatalog *Catalog
@@ -286,10 +286,10 @@ func (c failedCursor) close() error             { return c.err }
 
 // newMessage is a message that a request appends.
 type newMessage struct {
-	// namedKey is the encoded key of its identity, nil for one that sealing
-	// generates.
-	namedKey []byte
+	// key is that of its identity and namedKey the same encoded, nil for one
+	// that sealing generates.
 	key      value.Value
+	namedKey []byte
 	encoded  []byte
 	// deduplication is its encoded deduplication key, nil for none.
 	deduplication []byte
@@ -298,6 +298,15 @@ type newMessage struct {
 	keptOut  bool
 	position topic.Position
 	appended time.Time
+}
+
+// message is the message as its appender is answered it.
+func (m *newMessage) message(table *Table) Message {
+	message := Message{Topic: table.Name, Position: m.position, topicID: table.ID, namedKey: m.namedKey, encoded: m.encoded}
+	if !m.appended.IsZero() {
+		message.appended = m.appended.UnixNano()
+	}
+	return message
 }
 
 // admit checks what could refuse messages to a topic and marks those that
@@ -376,9 +385,6 @@ func (s *sealing) appendOne(t *sealedTopic, m *newMessage) {
 	t.last++
 	t.bytes += uint64(len(m.encoded))
 	m.position, m.appended = t.last, t.appended
-	if m.namedKey == nil {
-		m.key = value.UUID(sealedIdentity(t.table.ID, m.position, m.appended))
-	}
 
 	start := len(s.arena)
 	s.arena = appendMessageRow(s.arena, messageHead{appended: m.appended, totalBytes: t.bytes, namedKey: m.namedKey}, m.encoded)

@@ -180,12 +180,12 @@ func TestAnIdentityIsFoundByItsKeyAndTakenOnce(t *testing.T) {
 	f.must(err)
 	_, err = f.db.Append(f.ctx, "events", store.NewMessage{Key: value.String("evt"), Value: value.String("again")})
 	f.wantKind(err, fault.RecordExists)
-	_, err = f.db.Append(f.ctx, "events", store.NewMessage{Key: sealed[1].Key, Value: value.String("again")})
+	_, err = f.db.Append(f.ctx, "events", store.NewMessage{Key: sealed[1].Key(), Value: value.String("again")})
 	f.wantKind(err, fault.RecordExists)
 	if _, err := f.transact(func(tx *store.Tx) error {
 		table, err := tx.Catalog().TopicTable("events")
 		f.must(err)
-		for key, want := range map[value.Value]topic.Position{sealed[1].Key: 2, value.String("evt"): 3} {
+		for key, want := range map[value.Value]topic.Position{sealed[1].Key(): 2, value.String("evt"): 3} {
 			row, found, err := tx.Get(f.ctx, table, key)
 			f.must(err)
 			if !found || row.Position != want {

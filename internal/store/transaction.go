@@ -48,9 +48,9 @@ type Tx struct {
 	altered []ObjectID
 
 	appends []txAppend
-	groups  map[ObjectID]*txGroup
-	// names are those of groups, in the order of their first use, so that
-	// sealing takes them in a fixed order.
+	// groups are those that the transaction looked at.
+	groups map[ObjectID]*txGroup
+	// groupOrder are those that it changed, in the order of the first change.
 	groupOrder []ObjectID
 	size       int
 	ended      bool
@@ -64,8 +64,7 @@ type txAppend struct {
 	message *newMessage
 }
 
-// txGroup is a group that the transaction commanded: as it sees it, and what
-// its commands changed.
+// txGroup is a group as the transaction sees it, and what its commands changed.
 type txGroup struct {
 	table      *Table
 	definition *Group
@@ -95,7 +94,7 @@ func (tx *Tx) Now(ctx context.Context) (time.Time, error) { return tx.db.Now(ctx
 
 // Wrote reports whether the transaction has anything to commit.
 func (tx *Tx) Wrote() bool {
-	return tx.writes.Len() > 0 || len(tx.appends) > 0 || len(tx.groups) > 0 || len(tx.dropped) > 0
+	return tx.writes.Len() > 0 || len(tx.appends) > 0 || len(tx.groupOrder) > 0 || len(tx.dropped) > 0
 }
 
 // Cancel ends the transaction; nothing of it is written. Cancelling one that
@@ -289,7 +288,7 @@ func (tx *Tx) Append(ctx context.Context, table *Table, key, v value.Value) (mes
 	}
 	tx.appends = append(tx.appends, txAppend{table, m})
 	tx.size += len(m.encoded) + messageHeadBytes
-	return Message{Topic: table.Name, Key: m.key, encoded: m.encoded}, true, tx.checkSize()
+	return m.message(table), true, tx.checkSize()
 }
 
 // published reports whether deduplication keeps a message out, for what the
@@ -354,6 +353,10 @@ func (r *txRequest) seal(s *sealing) error {
 		}
 	}
 	for _, id := range tx.groupOrder {
+		if tx.definedGroup(id) {
+			// Nobody else knows it yet.
+			continue
+		}
 		g := tx.groups[id]
 		if err := s.checkGroup(g.table, g.definition, g.changes); err != nil {
 			return err
@@ -369,6 +372,13 @@ func (r *txRequest) seal(s *sealing) error {
 		}
 	}
 	return r.apply(s, topics)
+}
+
+// definedGroup reports whether the transaction itself defines a group. Its head
+// is not in the newest state before the transaction is applied.
+func (tx *Tx) definedGroup(id ObjectID) bool {
+	_, defined := tx.writes.Get(string(objectKey(rowGroupHead, id)))
+	return defined
 }
 
 // apply changes the newest state; nothing can refuse it any more but the

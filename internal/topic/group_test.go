@@ -111,9 +111,9 @@ func (f *fixture) nack(count int, positions ...Position) {
 	f.want(f.group.Return(f.view, at(positions...), nil), count)
 }
 
-func (f *fixture) nackDelayed(delay time.Duration, count int, positions ...Position) {
+func (f *fixture) nackDelayed(delay time.Duration, positions ...Position) {
 	f.t.Helper()
-	f.want(f.group.Return(f.view, at(positions...), &delay), count)
+	f.want(f.group.Return(f.view, at(positions...), &delay), len(positions))
 }
 
 func (f *fixture) figures(want string) {
@@ -133,7 +133,7 @@ func TestOneInFlightKeepsTheOrderAlsoWhileAMessageWaits(t *testing.T) {
 	f.ack(1, 1)
 	f.ack(0, 1)
 	f.wantRead(100, "2")
-	f.nackDelayed(10*time.Second, 1, 2)
+	f.nackDelayed(10*time.Second, 2)
 	f.wantRead(100, "")
 	f.after(10*time.Second - 1)
 	f.wantRead(100, "")
@@ -203,7 +203,7 @@ func TestBackoffReplacesTheDeadlineTimeByTime(t *testing.T) {
 	f.nack(1, 1)
 	f.after(5 * time.Second)
 	f.wantRead(1, "1:4")
-	f.nackDelayed(0, 1, 1)
+	f.nackDelayed(0, 1)
 	f.wantRead(1, "1:5")
 }
 
@@ -219,14 +219,14 @@ func TestReleaseCountsInDeliveriesAndNotAgainstThem(t *testing.T) {
 	f.wantRead(1, "")
 	f.after(time.Second)
 	f.wantRead(1, "1:7")
-	f.nackDelayed(0, 1, 1)
+	f.nackDelayed(0, 1)
 	f.wantRead(1, "gave up 1:7")
 }
 
 func TestExtendIsForWhatAWorkerHolds(t *testing.T) {
 	f := newFixture(t, GroupDefinition{InFlight: 2}, 2)
 	f.wantRead(2, "1 2")
-	f.nackDelayed(time.Hour, 1, 2)
+	f.nackDelayed(time.Hour, 2)
 	f.after(29 * time.Second)
 	f.want(f.group.Extend(f.view, at(1, 2), 0), 1)
 	f.after(29 * time.Second)
@@ -442,7 +442,7 @@ func TestReadyTellsWhenTimeAloneBringsAMessage(t *testing.T) {
 	wantReady(true, 0)
 	f.wantRead(9, "1 2")
 	wantReady(false, 31*time.Second)
-	f.nackDelayed(5*time.Second, 1, 2)
+	f.nackDelayed(5*time.Second, 2)
 	wantReady(false, 5*time.Second)
 	f.after(5 * time.Second)
 	wantReady(true, 0)
@@ -509,32 +509,42 @@ func TestOnlyWhatTouchesTheSameConflicts(t *testing.T) {
 	}
 }
 
-func TestInFlightHoldsAcrossMembersOfAKeyedGroup(t *testing.T) {
-	f := newFixture(t, GroupDefinition{InFlight: 2, KeyedBy: "order"}, 5)
-	f.keys = map[Position]string{1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
-	f.wantRead(2, "1 3")
-	f.ack(1, 1)
-	f.wantRead(1, "2")
-	f.ack(2, 2, 3)
-	f.wantRead(2, "4 5")
-	f.ack(1, 4)
-	f.figures("position 5 committed 4 lag 1 in flight 1 redelivered 0 dead 0 oldest 5")
-
-	// Two keys are free, one place is: both members take one each.
-	f = newFixture(t, GroupDefinition{InFlight: 3, KeyedBy: "order"}, 5)
-	f.keys = map[Position]string{1: "a", 2: "b", 3: "a", 4: "b", 5: "c"}
-	f.wantRead(3, "1 2 5")
-	f.ack(2, 1, 2)
+func TestInFlightHoldsWhereAGroupWasNarrowedUnderATransaction(t *testing.T) {
+	f := newFixture(t, GroupDefinition{InFlight: 3}, 5)
+	f.wantRead(2, "1 2")
+	f.nack(2, 1, 2)
+	transaction := f.group.Clone()
+	again, more := transaction.HandOut(f.view, 2), transaction.HandOut(f.view, 3)
 	narrow := f.group.Definition()
 	narrow.InFlight = 2
 	f.group.SetDefinition(narrow)
-	snapshot := f.group.Clone()
-	other := f.group.HandOut(f.view, 1)
-	// The snapshot's member takes 4, because it has settled 3.
-	own := []Change{snapshot.HandOut(f.view, 1)}
-	f.apply(other)
-	if err := f.group.Apply(own...); !errors.Is(err, fault.Conflict) {
+	if err := f.group.Check(more); !errors.Is(err, fault.Conflict) {
 		t.Fatalf("applied beyond IN FLIGHT: %v", err)
+	}
+	// What is in flight already is handed out again all the same.
+	narrow.InFlight = 1
+	f.group.SetDefinition(narrow)
+	f.apply(again)
+}
+
+func TestWhatAGroupLookedAtIsForgottenWhenItsPositionPassesIt(t *testing.T) {
+	f := newFixture(t, GroupDefinition{InFlight: 2, KeyedBy: "order"}, 5)
+	f.keys = map[Position]string{1: "a", 2: "a", 3: "a", 4: "a", 5: "b"}
+	f.wantRead(1, "1")
+	f.ack(1, 1)
+	// One member has looked at 2; another, which has not, is told that 2 to 4
+	// lapsed.
+	f.group.Ready(f.view)
+	other := NewGroup(f.group.Definition(), f.group.Head())
+	f.view.First = 5
+	c := f.apply(other.HandOut(f.view, 9))
+	if got := answerText(c); got != "5 lapsed 3" {
+		t.Fatalf("answered %q", got)
+	}
+	for p, e := range f.group.Entries() {
+		if p != 5 {
+			t.Errorf("entry %d is %+v", p, e)
+		}
 	}
 }
 
