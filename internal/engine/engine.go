@@ -93,8 +93,8 @@ type Space interface {
 	// Commits wait for their turn in the order of the calls, and several may
 	// be on their way to the disk at once. A context that ends while a commit
 	// waits for its turn takes it back, with fault.Cancelled or fault.Timeout;
-	// one that ends later does not. A commit whose outcome is unknown
-	// is resolved by the engine, not reported. After fault.Unavailable from a
+	// one that ends later does not. A commit whose outcome is unknown is
+	// resolved by the engine, not reported. After fault.Unavailable from a
 	// failed write or sync, the engine refuses every later commit until it is
 	// reopened, and the message says so.
 	Commit(ctx context.Context, form func(Commit) error) (Sequence, error)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,17 +86,28 @@ func (f *failure) reading(err error) error {
 	return fault.New(fault.Unavailable, "the store in %s cannot be read: %w", f.directory, describe(err))
 }
 
-// describe adds what Pebble knows of damage beside its text, which names no
-// file: where it is, and what can be done.
+// describe adds to damage which file it is in, which Pebble's text does not
+// say, and what can be done.
 func describe(err error) error {
 	if !crdb.IsCorruptionError(err) {
 		return err
 	}
-	if info := crdb.ExtractDataCorruptionInfo(err); info != nil {
-		return fmt.Errorf("the file %s is damaged, restore it or the folder from a copy: %w", info.Path, err)
-	}
-	return fmt.Errorf("a file is damaged, restore the folder from a copy: %w", err)
+	return damage{err}
 }
+
+// damage is an error of Pebble's that says that a file is not as it was written.
+type damage struct{ cause error }
+
+func (d damage) Error() string {
+	file := "a file of the store"
+	if info := crdb.ExtractDataCorruptionInfo(d.cause); info != nil {
+		file = "the file " + info.Path
+	}
+	what, _, _ := strings.Cut(d.cause.Error(), "\n") // What follows is of no use to people.
+	return file + " is damaged, restore the folder from a copy: " + what
+}
+
+func (d damage) Unwrap() error { return d.cause }
 
 // pebbleLogger is Pebble's logger. Fatalf must not return, and must not end
 // the process, which may have other stores and clients to answer: it records

@@ -478,3 +478,38 @@ func TestASnapshotThatIsNotReleasedIsToldByClose(t *testing.T) {
 		t.Fatal("a read after the release")
 	}
 }
+
+func TestAnIteratorThatIsNotClosedIsToldByCloseAndStaysReadable(t *testing.T) {
+	directory := t.TempDir()
+	e := open(t, directory, small)
+	s := space(t, e)
+	for range 3 {
+		if _, err := add(s, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot, err := s.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	iterator := snapshot.Scan(ctx, engine.Range{}, false, 0)
+	if !iterator.Next() {
+		t.Fatal("nothing to scan")
+	}
+	if err := e.Close(); !errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "1 snapshots were not released and 1 iterators") {
+		t.Fatalf("Close: %v", err)
+	}
+	if !iterator.Next() || string(iterator.Key()) != "000002" {
+		t.Fatal("the iterator ended")
+	}
+	if err := iterator.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, directory, small)
+	if kept := count(t, space(t, again)); kept != 3 {
+		t.Fatalf("the space is at %d", kept)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

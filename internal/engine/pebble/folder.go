@@ -28,6 +28,13 @@ const (
 	formatName = "FORMAT"
 	formatHead = "tidemark-pebble "
 
+	// durableName says how many commits were durable at some time, so that it is
+	// noticed where a damaged log or manifest lost its end: Pebble takes damage
+	// there for what a crash leaves. It is written when a store is closed, and
+	// every noteInterval while it is open.
+	durableName = "DURABLE"
+	durableHead = "commits "
+
 	// formatNewest is the version of our layout that this code writes and the
 	// newest that it reads.
 	formatNewest = 1
@@ -38,6 +45,8 @@ type folder struct {
 	fs        vfs.FS
 	directory string
 	lock      io.Closer
+	// made says that the folder was made a store just now.
+	made bool
 }
 
 // openFolder makes, locks and checks a folder.
@@ -67,7 +76,7 @@ func (f *folder) path(name string) string { return f.fs.PathJoin(f.directory, na
 // take notes who owns the folder, and makes it ours if it is empty.
 func (f *folder) take(writtenBy string) error {
 	owner := fmt.Sprintf("process %d since %s\n", os.Getpid(), time.Now().UTC().Format(time.RFC3339))
-	if err := f.write(ownerName, owner); err != nil {
+	if err := f.write(f.fs, ownerName, owner); err != nil {
 		return fault.New(fault.Unavailable, "the folder %s cannot be written: %w", f.directory, err)
 	}
 	version, err := f.format()
@@ -75,9 +84,10 @@ func (f *folder) take(writtenBy string) error {
 		return err
 	}
 	format := fmt.Sprintf("%s%d\nwritten by %s\n", formatHead, formatNewest, writtenBy)
-	if err := f.write(formatName, format); err != nil {
+	if err := f.write(f.fs, formatName, format); err != nil {
 		return fault.New(fault.Unavailable, "the folder %s cannot be written: %w", f.directory, err)
 	}
+	f.made = true
 	return nil
 }
 
@@ -151,9 +161,10 @@ func (f *folder) read(name string) (string, error) {
 
 func temporary(name string) string { return name + ".new" }
 
-// write makes a file, whole or not at all.
-func (f *folder) write(name, text string) error {
-	file, err := f.fs.Create(f.path(temporary(name)), vfs.WriteCategoryUnspecified)
+// write makes a file, whole or not at all. fs is f.fs, or the fence before it
+// while Pebble is open.
+func (f *folder) write(fs vfs.FS, name, text string) error {
+	file, err := fs.Create(f.path(temporary(name)), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -161,12 +172,39 @@ func (f *folder) write(name, text string) error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := f.fs.Rename(f.path(temporary(name)), f.path(name)); err != nil {
+	if err := fs.Rename(f.path(temporary(name)), f.path(name)); err != nil {
 		return err
 	}
-	directory, err := f.fs.OpenDir(f.directory)
+	directory, err := fs.OpenDir(f.directory)
 	if err != nil {
 		return err
 	}
 	return errors.Join(directory.Sync(), directory.Close())
+}
+
+// noteDurable notes how many commits are durable.
+func (f *folder) noteDurable(fs vfs.FS, commits uint64) error {
+	return f.write(fs, durableName, fmt.Sprintf("%s%d\n", durableHead, commits))
+}
+
+// checkDurable fails where fewer commits are there than once were durable.
+func (f *folder) checkDurable(commits uint64) error {
+	text, err := f.read(durableName)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "the file %s cannot be read: %w", f.path(durableName), err)
+	}
+	number, ours := strings.CutPrefix(strings.TrimSpace(text), durableHead)
+	noted, err := strconv.ParseUint(number, 10, 64)
+	if !ours || err != nil {
+		return fault.New(fault.Unavailable, "the file %s is damaged; if the store is whole otherwise, remove it", f.path(durableName))
+	}
+	if commits < noted {
+		return fault.New(fault.Unavailable,
+			"the store in %s had %d commits that were durable and has %d: its log or its manifest is damaged, restore the folder from a copy "+
+				"(to go on without the missing commits, remove %s)", f.directory, noted, commits, f.path(durableName))
+	}
+	return nil
 }

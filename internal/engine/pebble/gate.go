@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// gate lets calls in until it is closed, and then waits for those inside.
+// gate lets calls in until it is closed, and tells when the last is out.
 type gate struct {
 	// state is the number of calls inside, and gateClosed where no more enter.
 	state atomic.Int64
@@ -33,11 +33,13 @@ func (g *gate) leave() {
 	}
 }
 
+// inside returns how many are inside.
+func (g *gate) inside() int64 { return g.state.Load() & (gateClosed - 1) }
+
 // closed reports whether no more calls enter.
 func (g *gate) closed() bool { return g.state.Load() >= gateClosed }
 
-// close ends the entering, waits until nobody is inside, and reports whether
-// it was this call that closed the gate.
+// close ends the entering, and reports whether it was this call that did.
 func (g *gate) close() bool {
 	for {
 		inside := g.state.Load()
@@ -51,6 +53,5 @@ func (g *gate) close() bool {
 	if g.state.Load() == gateClosed {
 		g.emptyOnce.Do(func() { close(g.empty) })
 	}
-	<-g.empty
 	return true
 }

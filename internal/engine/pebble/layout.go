@@ -123,26 +123,27 @@ func readSpaceRow(db *crdb.DB, id engine.SpaceID) (spaceRow, error) {
 	return row, errors.Join(err, closer.Close())
 }
 
-// newestCommitTime returns the newest time of all spaces, the zero time where
-// there was no commit.
-func newestCommitTime(db *crdb.DB) (newest time.Time, err error) {
+// readTotals returns the newest time of all spaces, the zero time where there
+// was no commit, and how many commits there were.
+func readTotals(db *crdb.DB) (newest time.Time, commits uint64, err error) {
 	iter, err := db.NewIter(&crdb.IterOptions{LowerBound: rowsPrefix, UpperBound: rowsEnd})
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, 0, err
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
 	for ok := iter.First(); ok; ok = iter.Next() {
 		encoded, err := iter.ValueAndErr()
 		if err != nil {
-			return time.Time{}, err
+			return time.Time{}, 0, err
 		}
 		row, err := decodeRow(encoded)
 		if err != nil {
-			return time.Time{}, err
+			return time.Time{}, 0, err
 		}
+		commits += uint64(row.sequence)
 		if row.time.After(newest) {
 			newest = row.time
 		}
 	}
-	return newest, nil
+	return newest, commits, nil
 }

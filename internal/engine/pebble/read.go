@@ -99,14 +99,17 @@ func (r *reader) Scan(ctx context.Context, scanned engine.Range, reverse bool, _
 	if err := r.enter(ctx); err != nil {
 		return &iterator{err: err}
 	}
+	defer r.leave()
 	if empty(scanned) {
-		r.leave()
 		return &iterator{}
 	}
 	from, to := r.prefix.bounds(scanned)
+	if !r.engine.iterators.enter() {
+		return &iterator{err: errClosed()}
+	}
 	pebble, err := r.from.NewIterWithContext(ctx, &crdb.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		r.leave()
+		r.engine.iterators.leave()
 		return &iterator{err: r.engine.failure.reading(err)}
 	}
 	return &iterator{reader: r, ctx: ctx, pebble: pebble, reverse: reverse}
@@ -175,7 +178,7 @@ func (it *iterator) Close() error {
 	}
 	err := it.pebble.Close()
 	it.pebble = nil
-	it.reader.leave()
+	it.reader.engine.iterators.leave()
 	if err != nil && it.err == nil {
 		it.err = it.reader.engine.failure.reading(err)
 	}
@@ -194,11 +197,11 @@ func (s *snapshot) Release() {
 	if s.released.Swap(true) {
 		return
 	}
-	s.reader.engine.snapshots.Add(-1)
-	if !s.reader.engine.gate.enter() {
+	s.engine.snapshots.Add(-1)
+	if !s.engine.gate.enter() {
 		return // Close has taken everything with it.
 	}
-	defer s.reader.engine.gate.leave()
+	defer s.engine.gate.leave()
 	s.state.release()
 }
 

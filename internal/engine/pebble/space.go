@@ -383,6 +383,7 @@ func (w *write) run() {
 	if w.dropped {
 		w.space.unpublish()
 	} else {
+		e.durable.Add(1)
 		w.space.publish(next)
 	}
 	err = nil
