@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -11,7 +12,8 @@ import (
 )
 
 // readBenchmarks measure a topic that is read from beginning to end in pages,
-// beside a raw Pebble scan over the same keys and bytes.
+// beside a raw Pebble scan of the same topic: of the same folder, opened
+// without Tidemark.
 func readBenchmarks() []benchmark {
 	var all []benchmark
 	for _, page := range []int{100, 1000} {
@@ -27,39 +29,48 @@ func readBenchmarks() []benchmark {
 // readMessages is how many messages are read.
 const readMessages = 200_000
 
+// fillFolder makes a store with a topic of readMessages and closes it, so that
+// both sides read from files.
+func fillFolder() (dir string, cleanup func(), err error) {
+	dir, err = os.MkdirTemp("", "tidemark-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	cleanup = func() { _ = os.RemoveAll(dir) }
+	store, err := tidemark.Open(dir)
+	if err != nil {
+		return dir, cleanup, err
+	}
+	ctx := context.Background()
+	db, err := store.Database(ctx, "bench", "bench")
+	if err == nil {
+		_, err = db.Exec(ctx, "DEFINE TOPIC events", nil)
+	}
+	if err == nil {
+		err = fill(ctx, db, readMessages)
+	}
+	if closing := store.Close(); err == nil {
+		err = closing
+	}
+	return dir, cleanup, err
+}
+
 func readTidemark(page int, d time.Duration) (result, error) {
-	_, db, cleanup, err := openTopic("")
+	dir, cleanup, err := fillFolder()
 	if err != nil {
 		return result{}, err
 	}
 	defer cleanup()
-	topic, message := db.Topic("events"), eventOf(128)
-	failures := make(chan error, 1)
-	slots := make(chan struct{}, 4096)
-	for range readMessages {
-		slots <- struct{}{}
-		err := topic.AppendAsync(context.Background(), message, func(_ tidemark.Message, _ bool, err error) {
-			if err != nil {
-				select {
-				case failures <- err:
-				default:
-				}
-			}
-			<-slots
-		})
-		if err != nil {
-			return result{}, err
-		}
-	}
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-	select {
-	case err := <-failures:
+	store, err := tidemark.Open(dir)
+	if err != nil {
 		return result{}, err
-	default:
 	}
-
+	defer func() { _ = store.Close() }()
+	db, err := store.Database(context.Background(), "bench", "bench")
+	if err != nil {
+		return result{}, err
+	}
+	topic := db.Topic("events")
 	var r result
 	count, after, start := 0, uint64(0), time.Now()
 	for time.Since(start) < d {
@@ -80,24 +91,16 @@ func readTidemark(page int, d time.Duration) (result, error) {
 }
 
 func readRaw(d time.Duration) (result, error) {
-	db, cleanup, err := openRaw()
+	dir, cleanup, err := fillFolder()
 	if err != nil {
 		return result{}, err
 	}
 	defer cleanup()
-	payload := make([]byte, 128+rawOverheadBytes)
-	batch := db.NewBatch()
-	for i := range uint64(readMessages) {
-		if err := batch.Set(rawKey(i+1), payload, nil); err != nil {
-			return result{}, err
-		}
-		if batch.Len() > maxRawBatchBytes || i == readMessages-1 {
-			if err := batch.Commit(pebble.Sync); err != nil {
-				return result{}, err
-			}
-			batch = db.NewBatch()
-		}
+	db, err := pebble.Open(dir, &pebble.Options{Logger: quiet{}})
+	if err != nil {
+		return result{}, err
 	}
+	defer func() { _ = db.Close() }()
 	count, start := 0, time.Now()
 	for time.Since(start) < d {
 		scanned, err := scanRaw(db)
@@ -114,9 +117,10 @@ func scanRaw(db *pebble.DB) (count int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var touched int
+	var touched byte
 	for ok := it.First(); ok; ok = it.Next() {
-		touched += len(it.Key()) + len(it.Value())
+		value := it.Value()
+		touched ^= it.Key()[0] ^ value[len(value)-1]
 		count++
 	}
 	return count, it.Close()

@@ -63,6 +63,8 @@ type committer struct {
 	// room is signalled when waiting has room again.
 	room *sync.Cond
 
+	// committing is how many commits are on their way.
+	committing atomic.Int32
 	// work holds a token while requests may wait that nobody has been told of.
 	work    chan struct{}
 	stopped sync.WaitGroup
@@ -78,8 +80,11 @@ func newCommitter(database *Database, goroutines int) *committer {
 	return c
 }
 
-// enqueue adds a request to those that wait. It blocks while too many do.
-func (c *committer) enqueue(r request) error {
+// enqueue adds a request to those that wait, for one of the committer's
+// goroutines to take. It blocks while too many wait.
+func (c *committer) enqueue(r request) error { return c.add(r, true) }
+
+func (c *committer) add(r request, announce bool) error {
 	c.mu.Lock()
 	for !c.closed && (len(c.waiting) >= maxWaitingRequests || c.waitingBytes >= maxWaitingBytes) {
 		c.room.Wait()
@@ -90,7 +95,9 @@ func (c *committer) enqueue(r request) error {
 	}
 	c.waiting = append(c.waiting, r)
 	c.waitingBytes += r.bytes()
-	c.announce()
+	if announce {
+		c.announce()
+	}
 	c.mu.Unlock()
 	return nil
 }
@@ -134,7 +141,9 @@ func (c *committer) take() []request {
 func (c *committer) run() {
 	for range c.work {
 		if c.hasWaiting() {
+			c.committing.Add(1)
 			c.commit(context.Background())
+			c.committing.Add(-1)
 		}
 	}
 }
@@ -235,8 +244,18 @@ func submit(ctx context.Context, c *committer, r request, w waiter) error {
 	if err := ctx.Err(); err != nil {
 		return cancelled(err)
 	}
-	if err := c.enqueue(r); err != nil {
+	// Where nothing is on its way the caller commits by itself: a lone client
+	// is spared the way to another goroutine and back.
+	leads := c.committing.CompareAndSwap(0, 1)
+	if err := c.add(r, !leads); err != nil {
+		if leads {
+			c.committing.Add(-1)
+		}
 		return err
+	}
+	if leads {
+		c.commit(context.WithoutCancel(ctx))
+		c.committing.Add(-1)
 	}
 	return <-w.outcome
 }
