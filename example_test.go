@@ -137,7 +137,7 @@ func ExampleTopic_Append() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(first.ID(), "at", first.Position)
+	fmt.Println(first.ID(), "at", first.Position())
 	// A producer that lost the answer tries again, and does not append twice.
 	_, _, err = events.Append(ctx, map[string]any{"kind": "paid"}, tidemark.WithKey("evt-1"))
 	fmt.Println(errors.Is(err, fault.RecordExists))
@@ -158,7 +158,7 @@ func ExampleTopic_AppendAsync() {
 			if err != nil {
 				log.Print(err)
 			}
-			durable <- m.Position
+			durable <- m.Position()
 		})
 		if err != nil {
 			log.Fatal(err)
@@ -189,7 +189,7 @@ func ExampleTopic_Read() {
 		if err := message.Scan(&event); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(message.Position, event.Kind)
+		fmt.Println(message.Position(), event.Kind)
 	}
 	// Output:
 	// 2 shipped
@@ -231,4 +231,30 @@ func ExampleTopic_Consume() {
 	// Output:
 	// stopped: <nil>
 	// 2 invoices
+}
+
+func ExampleTopic_Group() {
+	ctx := context.Background()
+	store, db := openShop(ctx, `
+		DEFINE TOPIC mail; DEFINE GROUP 'mailer' ON TOPIC mail ACK DEADLINE 30s IN FLIGHT 10;
+		INSERT INTO mail [{ to: 'ada@example.com' }, { to: 'grace@example.com' }];
+	`)
+	defer store.Close()
+
+	mailer := db.Topic("mail").Group("mailer")
+	page, err := mailer.Read(ctx, 10, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, message := range page.Messages {
+		// The work of the message, outside the store: it may be repeated when
+		// the process dies before the Ack.
+		if _, err := mailer.Ack(ctx, message); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("sent", message.Position(), "delivery", message.Deliveries())
+	}
+	// Output:
+	// sent 1 delivery 1
+	// sent 2 delivery 1
 }

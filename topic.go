@@ -22,16 +22,12 @@ type Topic struct {
 // Topic returns a topic by its name. It does not create one; DEFINE TOPIC does.
 func (db *Database) Topic(name string) *Topic { return &Topic{db: db, name: name} }
 
-// Message is one message of a topic.
-type Message struct {
-	// Position is the message's place in the topic: 1, 2, 3 with no gap.
-	Position uint64
-	// Deliveries counts how often a group handed it out, this time included; 0
-	// for a message read without a group.
-	Deliveries uint32
+// Message is one message of a topic. It is small, and shares the memory of the
+// page that it was read with.
+type Message struct{ message *store.Message }
 
-	message store.Message
-}
+// Position is the message's place in the topic: 1, 2, 3 with no gap.
+func (m Message) Position() uint64 { return uint64(m.message.Position) }
 
 // ID is the message's identity.
 func (m Message) ID() value.RecordID { return m.message.ID() }
@@ -39,6 +35,10 @@ func (m Message) ID() value.RecordID { return m.message.ID() }
 // Appended is the time of the commit that appended the message. It never runs
 // backwards within a topic.
 func (m Message) Appended() time.Time { return m.message.Appended() }
+
+// Deliveries counts how often a group handed the message out, this time
+// included; 0 for a message read without a group.
+func (m Message) Deliveries() uint32 { return uint32(m.message.Deliveries) }
 
 // Value is what the message holds.
 func (m Message) Value() (value.Value, error) { return m.message.Value() }
@@ -53,14 +53,10 @@ func (m Message) Scan(dst any) error {
 	return v.Scan(dst)
 }
 
-func messageOf(m store.Message) Message {
-	return Message{Position: uint64(m.Position), Deliveries: uint32(m.Deliveries), message: m}
-}
-
 func messagesOf(stored []store.Message) []Message {
 	messages := make([]Message, len(stored))
-	for i, m := range stored {
-		messages[i] = messageOf(m)
+	for i := range stored {
+		messages[i] = Message{&stored[i]}
 	}
 	return messages
 }
@@ -101,7 +97,7 @@ func (t *Topic) Append(ctx context.Context, message any, options ...AppendOption
 	if err != nil || len(stored) == 0 {
 		return Message{}, false, err
 	}
-	return messageOf(stored[0]), true, nil
+	return Message{&stored[0]}, true, nil
 }
 
 // AppendAsync appends a message without waiting for the disk. done is called
@@ -119,7 +115,7 @@ func (t *Topic) AppendAsync(ctx context.Context, message any, done func(m Messag
 			done(Message{}, false, err)
 			return
 		}
-		done(messageOf(stored[0]), true, nil)
+		done(Message{&stored[0]}, true, nil)
 	}, store.NewMessage{Key: key, Value: v})
 }
 

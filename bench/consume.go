@@ -51,7 +51,7 @@ func consumeTidemark(readers int, d time.Duration) (result, error) {
 				r.latencies.add(time.Since(began))
 				mu.Unlock()
 				began = time.Now()
-				return tx.Put(ctx, "effects", fmt.Sprintf("%d-%d", i, messages[0].Position), map[string]any{"done": true})
+				return tx.Put(ctx, "effects", fmt.Sprintf("%d-%d", i, messages[0].Position()), map[string]any{"done": true})
 			}, tidemark.ConsumeOptions{Batch: 1})
 			if err != nil {
 				failures <- err

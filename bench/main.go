@@ -125,5 +125,6 @@ func benchmarks() []benchmark {
 		}
 	}
 	all = append(all, consumeBenchmarks()...)
-	return append(all, readBenchmarks()...)
+	all = append(all, readBenchmarks()...)
+	return append(all, groupBenchmarks()...)
 }

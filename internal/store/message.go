@@ -14,8 +14,6 @@ import (
 // Message is one message of a topic, as a reader is given it. Its parts are
 // decoded when they are asked for.
 type Message struct {
-	// Topic is the topic's name.
-	Topic string
 	// Position is 0 inside the transaction that appends the message: it is
 	// given at commit.
 	Position topic.Position
@@ -23,7 +21,7 @@ type Message struct {
 	// included; 0 for a message that was read without a group.
 	Deliveries topic.Deliveries
 
-	topicID ObjectID
+	table *Table
 	// appended is the time of the commit, in nanoseconds since 1970.
 	appended int64
 	// namedKey is the encoded key of an identity that was given before the
@@ -32,6 +30,9 @@ type Message struct {
 	encoded  []byte
 }
 
+// Topic is the topic's name.
+func (m Message) Topic() string { return m.table.Name }
+
 // Appended is the time of the commit that appended the message, on the store's
 // clock. It never runs backwards within a topic.
 func (m Message) Appended() time.Time { return time.Unix(0, m.appended).UTC() }
@@ -39,19 +40,19 @@ func (m Message) Appended() time.Time { return time.Unix(0, m.appended).UTC() }
 // Key is the key of the message's identity.
 func (m Message) Key() value.Value {
 	if m.namedKey == nil {
-		return value.UUID(sealedIdentity(m.topicID, m.Position, m.Appended()))
+		return value.UUID(sealedIdentity(m.table.ID, m.Position, m.Appended()))
 	}
 	key, _, err := value.DecodeKey(m.namedKey)
 	if err != nil {
 		// The key was checked when the message was appended, and what the
 		// engine gives back is what it was given.
-		panic(fmt.Sprintf("message %d of topic %s has a key that does not decode: %v", m.Position, m.Topic, err))
+		panic(fmt.Sprintf("message %d of topic %s has a key that does not decode: %v", m.Position, m.Topic(), err))
 	}
 	return key
 }
 
 // ID is the message's identity.
-func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic, Key: m.Key()} }
+func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic(), Key: m.Key()} }
 
 // Encoded is the message's value in deterministic CBOR. It is shared: do not
 // change it.
@@ -127,7 +128,7 @@ func messageOf(t *Table, p topic.Position, row []byte) (Message, error) {
 		return Message{}, corrupt(t.Name, p, err)
 	}
 	return Message{
-		Topic: t.Name, Position: p, topicID: t.ID,
+		table: t, Position: p,
 		appended: head.appended.UnixNano(), namedKey: head.namedKey, encoded: encoded,
 	}, nil
 }

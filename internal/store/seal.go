@@ -302,7 +302,7 @@ type newMessage struct {
 
 // message is the message as its appender is answered it.
 func (m *newMessage) message(table *Table) Message {
-	message := Message{Topic: table.Name, Position: m.position, topicID: table.ID, namedKey: m.namedKey, encoded: m.encoded}
+	message := Message{table: table, Position: m.position, namedKey: m.namedKey, encoded: m.encoded}
 	if !m.appended.IsZero() {
 		message.appended = m.appended.UnixNano()
 	}
