@@ -44,9 +44,10 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	s := &surroundings{ctx: ctx, in: os.Stdin, out: os.Stdout, errors: os.Stderr}
-	os.Exit(run(s, os.Args[1:]))
+	status := run(s, os.Args[1:])
+	stop()
+	os.Exit(status)
 }
 
 // run runs the command line and returns the status to exit with.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/topic"
@@ -26,7 +27,7 @@ func (db *Database) Append(ctx context.Context, topicName string, messages ...Ne
 			return nil, err
 		}
 		err := submit(ctx, db.committer, request, request.waiter)
-		if err == errStale {
+		if errors.Is(err, errStale) {
 			continue
 		}
 		if err != nil {
@@ -44,7 +45,7 @@ func (db *Database) Append(ctx context.Context, topicName string, messages ...Ne
 func (db *Database) AppendAsync(ctx context.Context, topicName string, done func([]Message, error), messages ...NewMessage) error {
 	request := &appendRequest{name: topicName}
 	request.done = func(err error) {
-		if err == errStale {
+		if errors.Is(err, errStale) {
 			// The topic was altered between the call and its commit: prepare
 			// the messages anew, away from the committer.
 			go func() { done(db.Append(ctx, topicName, messages...)) }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
@@ -206,7 +207,7 @@ func (db *Database) forgetKeys(ctx context.Context, r engine.Reader, table *Tabl
 		if len(expired) < forgetStep {
 			return nil
 		}
-		due.From = append(expired[len(expired)-1], 0)
+		due.From = slices.Concat(expired[len(expired)-1], []byte{0})
 	}
 }
 
