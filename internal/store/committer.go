@@ -91,7 +91,7 @@ func (c *committer) add(r request, announce bool) error {
 	}
 	if c.closed {
 		c.mu.Unlock()
-		return fault.New(fault.Unavailable, "the store is closed")
+		return c.database.unavailable()
 	}
 	c.waiting = append(c.waiting, r)
 	c.waitingBytes += r.bytes()

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,8 @@ type Database struct {
 	alarms  alarms
 	closing sync.Once
 	closed  chan struct{}
+	// dropped says that the database was dropped, not the store closed.
+	dropped atomic.Bool
 }
 
 // commitsOnTheirWay is how many commits of one database may be on their way to
@@ -49,6 +52,25 @@ func (db *Database) close() {
 		db.committer.close()
 		db.alarms.ringAll()
 	})
+}
+
+// unavailable is why the database is closed.
+func (db *Database) unavailable() error {
+	if db.dropped.Load() {
+		return databaseNotFound(db.Namespace, db.Name)
+	}
+	return fault.New(fault.Unavailable, "the store is closed")
+}
+
+// snapshot is the newest durable state.
+func (db *Database) snapshot(ctx context.Context) (engine.Snapshot, error) {
+	snapshot, err := db.space.Snapshot(ctx)
+	if errors.Is(err, fault.NotFound) {
+		// The space is gone: another process dropped the database.
+		db.dropped.Store(true)
+		return nil, db.unavailable()
+	}
+	return snapshot, err
 }
 
 // Now reads the store's clock.
@@ -86,7 +108,7 @@ func (db *Database) remember(catalog *Catalog) {
 
 // Catalog returns the newest definitions.
 func (db *Database) Catalog(ctx context.Context) (*Catalog, error) {
-	snapshot, err := db.space.Snapshot(ctx)
+	snapshot, err := db.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,5 +193,3 @@ func (a *alarms) ringAll() {
 		close(alarm)
 	}
 }
-
-var errDatabaseClosed = fault.New(fault.Unavailable, "the store is closed")

@@ -115,6 +115,12 @@ func (tx *Tx) AlterTopic(ctx context.Context, name string, change func(*topic.To
 	if err := altered.Topic.Check(); err != nil {
 		return err
 	}
+	if !sameDeduplication(table.Topic.Deduplicate, altered.Topic.Deduplicate) {
+		// Keys of another field, or of none, would keep out what they should
+		// not.
+		tx.drop(objectRange(rowDeduplication, table.ID))
+		tx.drop(objectRange(rowExpiry, table.ID))
+	}
 	tx.altered = append(tx.altered, table.ID)
 	return tx.setTable(&altered)
 }
@@ -334,7 +340,8 @@ func (tx *Tx) setConsumer(consumer *Consumer) error {
 	return tx.changeCatalog(consumerKey(name), row, func(c *Catalog) { c.consumers[name] = consumer })
 }
 
-// DropConsumer removes a consumer's declaration and what it parked.
+// DropConsumer removes a consumer's declaration, and with it what it parked and
+// what it kept about its identities and partitions.
 func (tx *Tx) DropConsumer(ctx context.Context, kind ConsumerKind, name string) error {
 	if err := tx.run(ctx); err != nil {
 		return err
@@ -343,7 +350,9 @@ func (tx *Tx) DropConsumer(ctx context.Context, kind ConsumerKind, name string) 
 	if err != nil {
 		return err
 	}
-	tx.drop(objectRange(rowParked, consumer.ID))
+	for _, row := range []byte{rowParked, rowApplied, rowOwner} {
+		tx.drop(objectRange(row, consumer.ID))
+	}
 	key := consumerName{kind, name}
 	return tx.changeCatalog(consumerKey(key), nil, func(c *Catalog) { delete(c.consumers, key) })
 }

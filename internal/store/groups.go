@@ -376,6 +376,14 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if err != nil {
 		return err, nil
 	}
+	// A transaction may have given up on what was held when it began.
+	t, err := s.tail(table)
+	if err != nil {
+		return nil, err
+	}
+	if given.Position < t.first {
+		return fault.New(fault.NotFound, "retention removed message %d of topic %s before it was given up on", given.Position, table.Name), nil
+	}
 	row, err := s.messageRow(table, given.Position)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 }
 
 func (db *Database) housekeep(ctx context.Context) error {
-	snapshot, err := db.space.Snapshot(ctx)
+	snapshot, err := db.snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,21 +63,36 @@ func (db *Database) housekeep(ctx context.Context) error {
 		if table.Kind != Topic {
 			continue
 		}
-		t, err := loadTail(ctx, snapshot, table.ID)
-		if err != nil {
-			return err
-		}
-		if err := db.letGoByAge(ctx, snapshot, table, t, now); err != nil {
-			return err
-		}
-		if err := db.sweep(ctx, snapshot, table, t); err != nil {
-			return err
-		}
-		if err := db.forgetKeys(ctx, snapshot, table, now); err != nil {
+		if err := db.keepTopic(ctx, snapshot, table, now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepTopic does what one topic needs. A topic without bounds costs one look
+// for a row that is not there.
+func (db *Database) keepTopic(ctx context.Context, r engine.Reader, table *Table, now time.Time) error {
+	let, err := r.Get(ctx, objectKey(rowTopicState, table.ID))
+	if err != nil {
+		return err
+	}
+	if let.Sequence != 0 || table.Topic.Retain != 0 {
+		t, err := loadTail(ctx, r, table.ID)
+		if err != nil {
+			return err
+		}
+		if err := db.letGoByAge(ctx, r, table, t, now); err != nil {
+			return err
+		}
+		if err := db.sweep(ctx, r, table, t); err != nil {
+			return err
+		}
+	}
+	if table.Topic.Deduplicate == nil {
+		return nil
+	}
+	return db.forgetKeys(ctx, r, table, now.Add(-table.Topic.Deduplicate.Window))
 }
 
 // letGoByAge moves a topic's first position past what RETAIN keeps no longer.
@@ -184,12 +199,9 @@ func (db *Database) removeSwept(ctx context.Context, table *Table, to topic.Posi
 // forgetStep bounds how many deduplication keys one commit forgets.
 const forgetStep = 10_000
 
-// forgetKeys removes deduplication keys whose window is over.
-func (db *Database) forgetKeys(ctx context.Context, r engine.Reader, table *Table, now time.Time) error {
-	over := now
-	if deduplicate := table.Topic.Deduplicate; deduplicate != nil {
-		over = now.Add(-deduplicate.Window)
-	}
+// forgetKeys removes deduplication keys that were published at a time or
+// before it, since their window is over.
+func (db *Database) forgetKeys(ctx context.Context, r engine.Reader, table *Table, over time.Time) error {
 	prefix := objectKey(rowExpiry, table.ID)
 	due := engine.Range{From: prefix, To: append(objectKey(rowExpiry, table.ID), encodeTime(over.Add(1))...)}
 	for {

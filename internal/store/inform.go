@@ -126,4 +126,3 @@ func (tx *Tx) CountRecords(ctx context.Context, table *Table) (uint64, error) {
 	}
 	return count, rows.Close()
 }
-

@@ -25,6 +25,8 @@ import (
 //	h group-id                        a group's head
 //	f group-id position               a message that a group has not settled
 //	q consumer-id number              a message that a consumer parked
+//	a consumer-id key                 the newest position a consumer wrote of an identity
+//	o consumer-id partition           who reads a partition of another system
 const (
 	rowCatalogVersion = 'V'
 	rowObjectID       = 'I'

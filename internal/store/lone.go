@@ -69,8 +69,9 @@ func (db *Database) keepPlace(options ReadOptions) (*topic.Position, *time.Time)
 }
 
 // alarm is what wakes a read that waits: a change of the topic, or of the
-// group that it reads as.
-type alarm struct{ topic, group <-chan struct{} }
+// group that it reads as, by this process, or a commit of any process where
+// several share the store.
+type alarm struct{ topic, group, anybody <-chan struct{} }
 
 // await waits until there may be something to read; done says that the time
 // is over.
@@ -88,13 +89,14 @@ func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <
 	select {
 	case <-a.topic:
 	case <-a.group:
+	case <-a.anybody:
 	case <-dueTimer:
 	case <-timeout:
 		return true, nil
 	case <-ctx.Done():
 		return true, cancelled(ctx.Err())
 	case <-db.closed:
-		return true, errDatabaseClosed
+		return true, db.unavailable()
 	}
 	return false, nil
 }
@@ -118,7 +120,7 @@ func (db *Database) readOnce(ctx context.Context, topicName string, options Read
 		page, err = readAs(s, table, options)
 		if a != nil && page.empty() {
 			// What comes next is sealed after this, so its alarm is heard.
-			db.setAlarm(a, table, options.Consumer)
+			db.setAlarm(a, table, options.Consumer, s.commit.Sequence())
 		}
 		return err
 	})
@@ -126,7 +128,7 @@ func (db *Database) readOnce(ctx context.Context, topicName string, options Read
 }
 
 func (db *Database) readSnapshot(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
-	snapshot, err := db.space.Snapshot(ctx)
+	snapshot, err := db.snapshot(ctx)
 	if err != nil {
 		return Page{}, err
 	}
@@ -145,8 +147,8 @@ func (db *Database) readSnapshot(ctx context.Context, topicName string, options 
 	}
 	// Set the alarm, then look once more: a commit between the two looks
 	// would otherwise go unheard.
-	db.setAlarm(a, table, "")
-	again, err := db.space.Snapshot(ctx)
+	db.setAlarm(a, table, "", snapshot.Sequence())
+	again, err := db.snapshot(ctx)
 	if err != nil || again.Sequence() == snapshot.Sequence() {
 		if err == nil {
 			again.Release()
@@ -166,8 +168,12 @@ func readTopic(ctx context.Context, r engine.Reader, table *Table, options ReadO
 	return readPlain(snapshotSource{ctx, r}, table, t, options)
 }
 
-func (db *Database) setAlarm(a *alarm, table *Table, consumer string) {
+// setAlarm sets what wakes those who have seen a commit.
+func (db *Database) setAlarm(a *alarm, table *Table, consumer string, seen engine.Sequence) {
 	a.topic = db.alarms.on(table.ID)
+	if db.store.engine.Shared() {
+		a.anybody = db.space.Changed(seen)
+	}
 	if group, ok := table.Groups[consumer]; ok {
 		a.group = db.alarms.on(group.ID)
 	}
@@ -208,23 +214,30 @@ func (db *Database) Await(ctx context.Context, topicName string, options ReadOpt
 
 // peek reads in a transaction that is cancelled.
 func (db *Database) peek(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
-	catalog, err := db.Catalog(ctx)
-	if err != nil {
-		return Page{}, err
-	}
-	table, err := catalog.TopicTable(topicName)
-	if err != nil {
-		return Page{}, err
-	}
-	db.setAlarm(a, table, options.Consumer)
-	tx, err := db.Begin(ctx)
+	tx, err := db.beginWithAlarm(ctx, topicName, options.Consumer, a)
 	if err != nil {
 		return Page{}, err
 	}
 	defer tx.Cancel()
-	// Begun after the alarm was set, the transaction sees what came before it.
-	if table, err = tx.Catalog().TopicTable(topicName); err != nil {
+	table, err := tx.Catalog().TopicTable(topicName)
+	if err != nil {
 		return Page{}, err
 	}
 	return tx.Read(ctx, table, options)
+}
+
+// beginWithAlarm begins a transaction that sees all that came before the alarm
+// was set.
+func (db *Database) beginWithAlarm(ctx context.Context, topicName, consumer string, a *alarm) (*Tx, error) {
+	first, err := db.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer first.Cancel()
+	table, err := first.Catalog().TopicTable(topicName)
+	if err != nil {
+		return nil, err
+	}
+	db.setAlarm(a, table, consumer, first.snapshot.Sequence())
+	return db.Begin(ctx)
 }

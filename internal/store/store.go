@@ -289,6 +289,7 @@ func (s *Store) dropSpaces(ctx context.Context, ids []engine.SpaceID) error {
 		delete(s.databases, id)
 		s.mu.Unlock()
 		if database != nil {
+			database.dropped.Store(true)
 			database.close()
 		}
 		if err := s.engine.DropSpace(ctx, id); err != nil {

@@ -440,3 +440,45 @@ func TestManyAppendersShareCommitsAndLoseNothing(t *testing.T) {
 		t.Fatalf("%d messages", next-1)
 	}
 }
+
+func TestADroppedDatabaseIsNotFoundByThoseWhoUseIt(t *testing.T) {
+	f := newFixture(t)
+	f.defineTopic("events", topic.TopicDefinition{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.db.Read(f.ctx, "events", store.ReadOptions{}, time.Minute)
+		ended <- err
+	}()
+	f.must(f.store.DropDatabase(f.ctx, "shop", "orders"))
+	f.wantKind(<-ended, fault.NotFound)
+	_, err := f.db.Append(f.ctx, "events", message("late"))
+	f.wantKind(err, fault.NotFound)
+	_, err = f.db.Begin(f.ctx)
+	f.wantKind(err, fault.NotFound)
+}
+
+func TestAChangedDeduplicationForgetsTheKeysOfTheOldField(t *testing.T) {
+	f := newFixture(t)
+	f.defineTopic("payments", topic.TopicDefinition{Deduplicate: &topic.Deduplication{Window: time.Hour, Field: "a"}})
+	pay := store.NewMessage{Value: value.Fields(value.Object{"a": value.Int(1), "b": value.Int(1)})}
+	alter := func(field string) {
+		_, err := f.transact(func(tx *store.Tx) error {
+			return tx.AlterTopic(f.ctx, "payments", func(d *topic.TopicDefinition) error {
+				d.Deduplicate = &topic.Deduplication{Window: time.Hour, Field: field}
+				return nil
+			})
+		})
+		f.must(err)
+	}
+	for _, step := range []struct {
+		field string
+		kept  int
+	}{{"a", 1}, {"a", 0}, {"b", 1}, {"b", 0}, {"a", 1}} {
+		alter(step.field)
+		appended, err := f.db.Append(f.ctx, "payments", pay)
+		f.must(err)
+		if len(appended) != step.kept {
+			t.Fatalf("deduplicated on %s: appended %d, want %d", step.field, len(appended), step.kept)
+		}
+	}
+}

@@ -74,7 +74,7 @@ type txGroup struct {
 
 // Begin starts a transaction on the newest durable state.
 func (db *Database) Begin(ctx context.Context) (*Tx, error) {
-	snapshot, err := db.space.Snapshot(ctx)
+	snapshot, err := db.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

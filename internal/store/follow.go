@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/topic"
+)
+
+// Subscription hands out a topic's messages in order as they commit. It holds
+// no message and no resource of the engine between two calls, so one that is
+// never asked costs nothing. It is used by one goroutine.
+type Subscription struct {
+	db *Database
+	// name and id are the topic's: another topic defined later under the name
+	// is not the one that is followed.
+	name string
+	id   ObjectID
+	// after is the position of the last message handed out.
+	after topic.Position
+}
+
+// Follow subscribes to what a topic holds after a position, or, where none is
+// given, to what commits from now on.
+func (db *Database) Follow(ctx context.Context, topicName string, after *topic.Position) (*Subscription, error) {
+	snapshot, err := db.space.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer snapshot.Release()
+	catalog, err := db.catalogOf(ctx, snapshot)
+	if err != nil {
+		return nil, err
+	}
+	table, err := catalog.TopicTable(topicName)
+	if err != nil {
+		return nil, err
+	}
+	f := &Subscription{db: db, name: topicName, id: table.ID}
+	if after != nil {
+		f.after = *after
+		return f, nil
+	}
+	t, err := loadTail(ctx, snapshot, table.ID)
+	f.after = t.last
+	return f, err
+}
+
+// After is the position after which the next message is handed out.
+func (f *Subscription) After() topic.Position { return f.after }
+
+// Next waits until there are messages, or retention has removed some that were
+// not handed out yet, and returns at most limit of them. It returns
+// fault.NotFound once the topic is dropped.
+func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
+	for {
+		// The alarm is set before the look, so that a commit between the look
+		// and the wait is heard.
+		changed := f.db.alarms.on(f.id)
+		page, committed, err := f.look(ctx, limit)
+		if err != nil {
+			return page, err
+		}
+		if !page.empty() {
+			if n := len(page.Messages); n > 0 {
+				f.after = page.Messages[n-1].Position
+			} else {
+				f.after += topic.Position(page.Lapsed)
+			}
+			return page, nil
+		}
+		select {
+		case <-changed:
+		case <-committed: // nil, so never ready, where this process alone commits
+		case <-ctx.Done():
+			return page, cancelled(ctx.Err())
+		case <-f.db.closed:
+			return page, f.db.unavailable()
+		}
+	}
+}
+
+// look reads once. committed is closed by the next commit of any process,
+// where several may commit.
+func (f *Subscription) look(ctx context.Context, limit int) (page Page, committed <-chan struct{}, err error) {
+	snapshot, err := f.db.space.Snapshot(ctx)
+	if err != nil {
+		return page, nil, err
+	}
+	defer snapshot.Release()
+	catalog, err := f.db.catalogOf(ctx, snapshot)
+	if err != nil {
+		return page, nil, err
+	}
+	table, err := catalog.TopicTable(f.name)
+	if err == nil && table.ID != f.id {
+		err = fault.New(fault.NotFound, "the topic %s that was followed was dropped; another of its name was defined since", f.name)
+	}
+	if err != nil {
+		return page, nil, err
+	}
+	after := f.after
+	page, err = readTopic(ctx, snapshot, table, ReadOptions{After: &after, Limit: limit})
+	if f.db.store.engine.Shared() {
+		committed = f.db.space.Changed(snapshot.Sequence())
+	}
+	return page, committed, err
+}
