@@ -173,7 +173,7 @@ func (c *committer) commit(ctx context.Context) {
 		}
 		formed = s
 		for i, r := range taken {
-			outcomes[i] = r.seal(s)
+			outcomes[i] = s.request(r)
 			if s.failed != nil {
 				return s.failed
 			}
@@ -187,6 +187,11 @@ func (c *committer) commit(ctx context.Context) {
 	if err != nil {
 		c.distrust.Store(true)
 		err = c.explain(err)
+		if taken == nil {
+			// The engine refused before the form ran. Those who wait are told,
+			// since nobody may come after them to make it run.
+			taken = c.take()
+		}
 	} else if formed != nil {
 		c.database.committed(formed)
 	}

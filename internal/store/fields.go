@@ -147,9 +147,10 @@ func CheckKey(table string, key value.Value) error {
 	return fault.New(fault.TypeMismatch, "the key of an identity of %s is an int, a string or a uuid, not %s", table, key)
 }
 
-// MaxKeyBytes bounds an identity's key: it is part of storage keys, which are
-// compared byte by byte and kept in memory in blocks.
-const MaxKeyBytes = 4096
+// MaxKeyBytes bounds an identity's key, so that every engine can carry it: an
+// entry of a PostgreSQL index holds about 2,600 bytes, and encoding a key may
+// double it.
+const MaxKeyBytes = 1024
 
 // MaxNameBytes bounds the name of a definition, a reader or a group.
 const MaxNameBytes = 255

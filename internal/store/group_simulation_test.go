@@ -23,6 +23,7 @@ import (
 // clock jumps; and INFO's numbers add up after every step. More steps by
 // -rapid.checks and -rapid.steps.
 func TestAGroupInAStoreDoesWhatThePlainModelDoes(t *testing.T) {
+	leaveNothingRunning(t)
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSimulation(t)
 		defer s.close(t)

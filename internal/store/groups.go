@@ -414,6 +414,7 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if err := s.admit(target, messages); err != nil {
 		return err, s.failed
 	}
+	s.letters = append(s.letters, topicAppends{target, messages})
 	return nil, s.append(target, messages)
 }
 

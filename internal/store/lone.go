@@ -127,39 +127,38 @@ func (db *Database) readOnce(ctx context.Context, topicName string, options Read
 	return page, err
 }
 
+// readSnapshot reads without a name. It sets the alarm where there is nothing,
+// then looks once more: a commit between the two looks would go unheard.
 func (db *Database) readSnapshot(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
-	snapshot, err := db.snapshot(ctx)
-	if err != nil {
-		return Page{}, err
-	}
-	defer func() { snapshot.Release() }()
-	catalog, err := db.catalogOf(ctx, snapshot)
-	if err != nil {
-		return Page{}, err
-	}
-	table, err := catalog.TopicTable(topicName)
-	if err != nil {
-		return Page{}, err
-	}
-	page, err := readTopic(ctx, snapshot, table, options)
+	page, table, seen, err := db.look(ctx, topicName, options)
 	if err != nil || a == nil || !page.empty() {
 		return page, err
 	}
-	// Set the alarm, then look once more: a commit between the two looks
-	// would otherwise go unheard.
-	db.setAlarm(a, table, "", snapshot.Sequence())
-	again, err := db.snapshot(ctx)
-	if err != nil || again.Sequence() == snapshot.Sequence() {
-		if err == nil {
-			again.Release()
-		}
-		return page, err
-	}
-	snapshot.Release()
-	snapshot = again
-	return readTopic(ctx, snapshot, table, options)
+	db.setAlarm(a, table, "", seen)
+	page, _, _, err = db.look(ctx, topicName, options)
+	return page, err
 }
 
+// look reads the newest durable state once, and says which topic and commit
+// that was.
+func (db *Database) look(ctx context.Context, topicName string, options ReadOptions) (page Page, table *Table, seen engine.Sequence, err error) {
+	snapshot, err := db.snapshot(ctx)
+	if err != nil {
+		return page, nil, 0, err
+	}
+	defer snapshot.Release()
+	catalog, err := db.catalogOf(ctx, snapshot)
+	if err != nil {
+		return page, nil, 0, err
+	}
+	if table, err = catalog.TopicTable(topicName); err != nil {
+		return page, nil, 0, err
+	}
+	page, err = readTopic(ctx, snapshot, table, options)
+	return page, table, snapshot.Sequence(), err
+}
+
+// readTopic reads messages of a state without a name.
 func readTopic(ctx context.Context, r engine.Reader, table *Table, options ReadOptions) (Page, error) {
 	t, err := loadTail(ctx, r, table.ID)
 	if err != nil {

@@ -36,6 +36,10 @@ type sealing struct {
 	touchedTopics map[ObjectID]*sealedTopic
 	touchedGroups map[ObjectID]struct{}
 	wrote         bool
+	// own is what the request that is being sealed appends, by topic in bytes,
+	// and letters are the dead letters among it.
+	own     map[ObjectID]uint64
+	letters []topicAppends
 	// changedCatalog is the definitions that this commit leaves, nil where it
 	// does not change them.
 	changedCatalog *Catalog
@@ -113,6 +117,13 @@ func beginSealing(ctx context.Context, commit engine.Commit, known *sealed) (*se
 		touchedTopics: map[ObjectID]*sealedTopic{},
 		touchedGroups: map[ObjectID]struct{}{},
 	}, nil
+}
+
+// request runs one request.
+func (s *sealing) request(r request) error {
+	clear(s.own)
+	s.letters = nil
+	return r.seal(s)
 }
 
 // next is the sequence of the commit being formed.
@@ -349,7 +360,17 @@ func (s *sealing) admit(table *Table, messages []*newMessage) error {
 		}
 		ownBytes += uint64(len(m.encoded))
 	}
-	return topic.CheckRetainBytes(table.Name, table.Topic, ownBytes)
+	// What was admitted earlier in the request counts: a commit never removes
+	// messages of its own.
+	ownBytes += s.own[table.ID]
+	if err := topic.CheckRetainBytes(table.Name, table.Topic, ownBytes); err != nil {
+		return err
+	}
+	if s.own == nil {
+		s.own = map[ObjectID]uint64{}
+	}
+	s.own[table.ID] = ownBytes
+	return nil
 }
 
 // published reports whether a deduplication key is within its window.

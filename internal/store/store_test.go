@@ -47,6 +47,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	leaveNothingRunning(t)
 	c := newClock()
 	e, err := pebble.OpenMemory(pebble.Options{Clock: c.Now})
 	if err != nil {
@@ -371,6 +372,27 @@ func TestATransactionsHandOutAndAcknowledgementCommitTogether(t *testing.T) {
 	}
 	handle(false)
 	handle(true)
+	f.wantMessages(f.read("mail", store.ReadOptions{Consumer: "g"}), "2:b", 0)
+}
+
+func TestAGroupIsReadAndMovedInTheTransactionThatDefinesIt(t *testing.T) {
+	f := newFixture(t)
+	f.defineTopic("mail", topic.TopicDefinition{})
+	f.append("mail", "a", "b", "c")
+	_, err := f.transact(func(tx *store.Tx) error {
+		definition := topic.GroupDefinition{AckDeadline: time.Second, InFlight: 1}
+		f.must(tx.DefineGroup(f.ctx, "mail", "g", definition, nil, store.Refuse))
+		f.must(tx.StartAt(f.ctx, "mail", "g", 1))
+		table, err := tx.Catalog().TopicTable("mail")
+		f.must(err)
+		page, err := tx.Read(f.ctx, table, store.ReadOptions{Consumer: "g"})
+		f.must(err)
+		f.wantMessages(page, "2:b", 0)
+		return nil
+	})
+	f.must(err)
+	f.wantMessages(f.read("mail", store.ReadOptions{Consumer: "g"}), "", 0)
+	f.clock.advance(time.Second)
 	f.wantMessages(f.read("mail", store.ReadOptions{Consumer: "g"}), "2:b", 0)
 }
 

@@ -166,7 +166,8 @@ func (tx *Tx) isDropped(key []byte) bool {
 	})
 }
 
-// touch keeps the version of a key that the transaction must not lose.
+// touch reads a key of the snapshot and keeps its version, which the
+// transaction must not lose.
 func (tx *Tx) touch(key []byte) (engine.Entry, error) {
 	entry, err := tx.snapshot.Get(tx.ctx, key)
 	if err != nil {
@@ -179,12 +180,19 @@ func (tx *Tx) touch(key []byte) (engine.Entry, error) {
 	return entry, nil
 }
 
+// guard keeps a key's version, unless it is kept.
+func (tx *Tx) guard(key []byte) error {
+	if _, known := tx.base[string(key)]; known {
+		return nil
+	}
+	_, err := tx.touch(key)
+	return err
+}
+
 // put changes a row whose version is kept.
 func (tx *Tx) put(key, row []byte) error {
-	if _, known := tx.base[string(key)]; !known {
-		if _, err := tx.touch(key); err != nil {
-			return err
-		}
+	if err := tx.guard(key); err != nil {
+		return err
 	}
 	tx.size += len(key) + len(row)
 	tx.writes.Set(string(key), write{row})
@@ -238,6 +246,12 @@ func (tx *Tx) Read(ctx context.Context, table *Table, options ReadOptions) (Page
 		return Page{}, err
 	}
 	if options.Consumer != "" {
+		if _, isGroup := table.Groups[options.Consumer]; !isGroup {
+			// Also a place that stays is one that nobody else may move.
+			if err := tx.guard(objectNameKey(rowReader, table.ID, options.Consumer)); err != nil {
+				return Page{}, err
+			}
+		}
 		st := &txState{Tx: tx}
 		page, err := readAs(st, table, options)
 		if err == nil {
@@ -332,6 +346,8 @@ func (tx *Tx) claimIdentity(table *Table, m *newMessage) error {
 type txRequest struct {
 	waiter
 	tx *Tx
+	// sealed is what the commit appended, in the order of the positions.
+	sealed []topicAppends
 }
 
 func (r *txRequest) bytes() int  { return r.tx.size }
@@ -366,7 +382,7 @@ func (r *txRequest) seal(s *sealing) error {
 	for _, a := range topics {
 		if err := s.admit(a.table, a.messages); err != nil {
 			if fault.Of(err).Kind == fault.RecordExists {
-				return fault.New(fault.Conflict, "another commit took an identity that the transaction gave: %w", err)
+				return fault.New(fault.Conflict, "another commit took an identity that the transaction gave: %s; run it again", fault.Of(err).Message)
 			}
 			return err
 		}
@@ -414,6 +430,7 @@ func (r *txRequest) apply(s *sealing, topics []topicAppends) error {
 			return err
 		}
 	}
+	r.sealed = append(s.letters, topics...)
 	for _, table := range s.catalog.tables {
 		if slices.Contains(tx.altered, table.ID) {
 			t, err := s.topic(table)
@@ -450,19 +467,21 @@ func (tx *Tx) appendsByTopic() []topicAppends {
 // appended are the positions that sealing gave.
 func (r *txRequest) appended() map[string]Appended {
 	var result map[string]Appended
-	for _, a := range r.tx.appends {
-		if a.message.keptOut {
-			continue
+	for _, a := range r.sealed {
+		for _, m := range a.messages {
+			if m.keptOut {
+				continue
+			}
+			if result == nil {
+				result = map[string]Appended{}
+			}
+			positions, ok := result[a.table.Name]
+			if !ok {
+				positions.First = m.position
+			}
+			positions.Last = m.position
+			result[a.table.Name] = positions
 		}
-		if result == nil {
-			result = map[string]Appended{}
-		}
-		positions, ok := result[a.table.Name]
-		if !ok {
-			positions.First = a.message.position
-		}
-		positions.Last = a.message.position
-		result[a.table.Name] = positions
 	}
 	return result
 }

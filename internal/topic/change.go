@@ -65,8 +65,10 @@ type headChange struct {
 	// moved says that the position becomes movedTo.
 	moved   bool
 	movedTo Position
-	// startsAt says that all entries are forgotten first.
+	// startsAt says that all entries are forgotten first, but for those before
+	// first, which retention has removed.
 	startsAt bool
+	first    Position
 
 	handedOut, redelivered, acknowledged, deadLettered, refused uint64
 	reason                                                      string
@@ -213,6 +215,7 @@ func (g *Group) apply(c *Change) {
 	}
 	h, by := &g.head, &c.head
 	if by.startsAt {
+		g.observe(by.first)
 		g.startAt(by.movedTo)
 		return
 	}

@@ -144,7 +144,7 @@ func (g *Group) each(v View, at []Settle, settle func(Position, Entry) bool, c *
 func (g *Group) StartAt(v View, n Position) Change {
 	g.observe(v.First)
 	c := g.begin()
-	c.head.startsAt, c.head.moved, c.head.movedTo = true, true, n
+	c.head.startsAt, c.head.moved, c.head.movedTo, c.head.first = true, true, n, g.first
 	c.ForgetTo = MaxPosition
 	return c
 }

@@ -1,6 +1,9 @@
 package postgres
 
-import "strings"
+import (
+	"context"
+	"strings"
+)
 
 // Lookups are the queries by which the engine finds a space's row, its newest
 // commit and a key, of space 1, as a test may send them.
@@ -13,4 +16,10 @@ func Lookups(schema, key string) map[string]string {
 		"the newest commit": values.Replace(strings.Replace(newest, ", k.batch", "", 1)),
 		"a key":             values.Replace(sql.get),
 	}
+}
+
+// Setting is what a setting of PostgreSQL's is on the engine's connections.
+func (e *Engine) Setting(ctx context.Context, name string) (setting string, err error) {
+	err = e.queryRow(ctx, "SELECT current_setting('"+name+"')", &setting)
+	return setting, err
 }

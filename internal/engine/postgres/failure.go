@@ -15,33 +15,43 @@ import (
 )
 
 // The SQLSTATEs that are told apart (PostgreSQL's documentation, appendix A),
-// and the classes, which are a state's first two characters.
+// and the classes, which are a state's first characters.
 const (
+	stateStatementUnknown    = "40003" // statement_completion_unknown
 	stateReadOnly            = "25006" // read_only_sql_transaction
 	stateIdleInTransaction   = "25P03" // idle_in_transaction_session_timeout
-	stateStatementUnknown    = "40003" // statement_completion_unknown
 	stateTooManyConnections  = "53300"
 	stateUniqueViolation     = "23505"
 	stateInvalidSchema       = "3F000"
-	stateUndefinedTable      = "42P01"
-	stateUndefinedFunction   = "42883"
-	stateUndefinedParameter  = "42704"
-	stateFeatureNotSupported = "0A000"
-	stateProgramLimit        = "54000"
 	stateDuplicateSchema     = "42P06"
 	stateDuplicateTable      = "42P07"
 	stateDuplicateObject     = "42710"
-	stateInternal            = "XX000"
+	stateUndefinedTable      = "42P01"
+	stateUndefinedFunction   = "42883"
+	stateUndefinedParameter  = "42704" // undefined_object
+	stateFeatureNotSupported = "0A000"
 	stateSyntax              = "42601"
-	classConnection          = "08"
-	classRollback            = "40" // serialization failures, deadlocks
-	classShutdown            = "57P"
-	severityError            = "ERROR"
-	retryDelay               = 5 * time.Millisecond
-	maxRetryDelay            = 250 * time.Millisecond
-	roundTripTimeout         = time.Minute
-	errText                  = "PostgreSQL cannot be used now"
+	stateProgramLimit        = "54000" // program_limit_exceeded
+	stateInternal            = "XX000"
+
+	classConnection = "08"
+	classRollback   = "40" // serialization failures, deadlocks
+	classShutdown   = "57P"
+
+	// severityError is of an error that undoes a transaction and no more.
+	severityError = "ERROR"
 )
+
+// What is tried again waits for retryDelay first, and twice as long each time
+// up to maxRetryDelay, which is short beside the time a failover takes.
+const (
+	retryDelay    = 5 * time.Millisecond
+	maxRetryDelay = 250 * time.Millisecond
+)
+
+// roundTripTimeout is after how long without an answer a connection is taken
+// for lost. Large commits and removals of ranges are one statement.
+const roundTripTimeout = time.Minute
 
 var (
 	// errStale is what a server is told off for that shows an older state than
@@ -77,10 +87,10 @@ func transient(err error) bool {
 		return false
 	}
 	state := sqlState(err)
-	switch {
-	case state == "":
-		return true // The connection, not the server, says so.
-	case state == stateReadOnly, state == stateIdleInTransaction, state == stateTooManyConnections:
+	switch state {
+	case "": // The connection says so, not the server.
+		return true
+	case stateReadOnly, stateIdleInTransaction, stateTooManyConnections:
 		return true
 	}
 	return strings.HasPrefix(state, classConnection) || strings.HasPrefix(state, classRollback) ||
@@ -118,7 +128,7 @@ func unavailable(doing string, err error) error {
 	if sqlState(err) == stateReadOnly || errors.Is(err, errStale) || errors.Is(err, errNotWritable) {
 		err = fmt.Errorf("%w: %w", engine.ErrNotWriter, err)
 	}
-	return fault.New(fault.Unavailable, "%s: cannot %s: %w", errText, doing, err)
+	return fault.New(fault.Unavailable, "PostgreSQL cannot be used now: cannot %s: %w", doing, err)
 }
 
 // persist tries something until it succeeds, fails for good, or has failed for

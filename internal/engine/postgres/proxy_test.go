@@ -16,6 +16,8 @@ type proxy struct {
 
 	// dropRequests and dropAnswers make what is sent in a direction vanish.
 	dropRequests, dropAnswers atomic.Bool
+	// refusing turns new connections away.
+	refusing atomic.Bool
 	// answered counts the pieces of answers that passed or vanished.
 	answered atomic.Int64
 
@@ -56,6 +58,9 @@ func (p *proxy) url() string {
 
 func (p *proxy) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
+	if p.refusing.Load() {
+		return
+	}
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return

@@ -49,8 +49,8 @@ func (e *Engine) migrate(ctx context.Context) error {
 	})
 }
 
-func (e *Engine) name(table string) string {
-	return pgx.Identifier{e.options.Schema, table}.Sanitize()
+func (e *Engine) versionTable() string {
+	return pgx.Identifier{e.options.Schema, "schema_version"}.Sanitize()
 }
 
 func (e *Engine) checkVersion(version int) error {
@@ -64,7 +64,7 @@ func (e *Engine) checkVersion(version int) error {
 // readVersion returns the version of the tables, 0 where there are none.
 func (e *Engine) readVersion(ctx context.Context) (int, error) {
 	var version int
-	err := e.queryRow(ctx, `SELECT version FROM `+e.name("schema_version")+` WHERE singleton = 1`, &version)
+	err := e.queryRow(ctx, `SELECT version FROM `+e.versionTable()+` WHERE singleton = 1`, &version)
 	switch state := sqlState(err); {
 	case state == stateUndefinedTable, state == stateInvalidSchema, errors.Is(err, pgx.ErrNoRows):
 		return 0, nil
@@ -81,13 +81,14 @@ func (e *Engine) makeVersionTable(ctx context.Context) error {
 	return e.onConnection(ctx, func(conn *pgxpool.Conn) error {
 		for _, statement := range []string{
 			`CREATE SCHEMA IF NOT EXISTS ` + pgx.Identifier{e.options.Schema}.Sanitize(),
-			`CREATE TABLE IF NOT EXISTS ` + e.name("schema_version") + ` (singleton int PRIMARY KEY, version int NOT NULL)`,
-			`INSERT INTO ` + e.name("schema_version") + ` (singleton, version) VALUES (1, 0) ON CONFLICT (singleton) DO NOTHING`,
+			`CREATE TABLE IF NOT EXISTS ` + e.versionTable() + ` (singleton int PRIMARY KEY, version int NOT NULL)`,
+			`INSERT INTO ` + e.versionTable() + ` (singleton, version) VALUES (1, 0) ON CONFLICT (singleton) DO NOTHING`,
 		} {
 			_, err := conn.Exec(ctx, statement)
 			switch sqlState(err) {
 			case stateUniqueViolation, stateDuplicateSchema, stateDuplicateTable, stateDuplicateObject, stateInternal:
-				return fmt.Errorf("another node makes the tables too: %v", err) //nolint:errorlint // Not the state, so that it is tried again.
+				// Without the state, so that it is tried again.
+				return errors.New("another node makes the tables too: " + err.Error())
 			}
 			if err != nil {
 				return err
@@ -105,7 +106,7 @@ func (e *Engine) migrateLocked(ctx context.Context) error {
 	defer session.end()
 	return session.run(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var version int
-		err := conn.QueryRow(ctx, `SELECT version FROM `+e.name("schema_version")+` WHERE singleton = 1 FOR UPDATE`).Scan(&version)
+		err := conn.QueryRow(ctx, `SELECT version FROM `+e.versionTable()+` WHERE singleton = 1 FOR UPDATE`).Scan(&version)
 		if err == nil {
 			err = e.checkVersion(version)
 		}
@@ -122,7 +123,7 @@ func (e *Engine) migrateLocked(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err = conn.Exec(ctx, `UPDATE `+e.name("schema_version")+` SET version = $1 WHERE singleton = 1`, schemaVersion)
+		_, err = conn.Exec(ctx, `UPDATE `+e.versionTable()+` SET version = $1 WHERE singleton = 1`, schemaVersion)
 		if err == nil {
 			_, err = conn.Exec(ctx, `COMMIT`)
 		}

@@ -15,6 +15,7 @@ package postgrestest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -151,7 +152,7 @@ func findBinaries() (string, error) {
 	}
 	const help = "no PostgreSQL in " + binariesPattern + ": install Debian's package postgresql"
 	if os.Geteuid() != 0 {
-		return "", fmt.Errorf("%s", help)
+		return "", errors.New(help)
 	}
 	install := exec.Command("sh", "-c", "apt-get update && apt-get install --yes --no-install-recommends postgresql")
 	install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -159,7 +160,10 @@ func findBinaries() (string, error) {
 	if found := installed(); found != "" {
 		return found, nil
 	}
-	return "", fmt.Errorf("%s (tried: %v)\n%s", help, err, output)
+	if err == nil {
+		err = errors.New("apt-get installed nothing")
+	}
+	return "", fmt.Errorf("%s: %w\n%s", help, err, output)
 }
 
 func installed() string {
@@ -359,7 +363,6 @@ func (c *Cluster) Standby(t testing.TB) *Cluster {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	// What a base backup copied of the primary's settings is not the standby's.
 	return standby
 }
 
