@@ -11,10 +11,11 @@ import (
 // is not listed may import nothing of it but value and fault.
 var layers = map[string][]string{
 	".":                        {"internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/session", "internal/store", "internal/topic"},
-	"cmd/tidemark":             {".", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/lang", "internal/session", "internal/store"},
+	"cmd/tidemark":             {".", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/lang", "internal/server", "internal/session", "internal/store", "client/go"},
 	"internal/engine/pebble":   {"internal/engine"},
 	"internal/engine/postgres": {"internal/engine"},
 	"internal/ingest":          {"internal/lang", "internal/session", "internal/store", "internal/topic"},
+	"internal/server":          {"internal/lang", "internal/session", "internal/store"},
 	"internal/session":         {"internal/lang", "internal/store", "internal/topic"},
 	"internal/store":           {"internal/engine", "internal/topic"},
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/ingest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
@@ -34,10 +35,11 @@ func WithClock(clock func() time.Time) Option { return func(s *settings) { s.clo
 func WithCacheBytes(n int64) Option { return func(s *settings) { s.cacheBytes = n } }
 
 // Store is an open store. It is safe for concurrent use, and must be closed.
-// While it is open it does its housekeeping.
+// While it is open it does its housekeeping and runs its declared consumers.
 type Store struct {
-	store *store.Store
-	log   *slog.Logger
+	store     *store.Store
+	consumers *ingest.Supervisor
+	log       *slog.Logger
 }
 
 // Open opens the store in a folder, which is created where it is missing. A
@@ -82,12 +84,15 @@ func open(e engine.Engine, s settings) (*Store, error) {
 		_ = e.Close()
 		return nil, err
 	}
-	return &Store{store: opened, log: s.log}, nil
+	return &Store{store: opened, consumers: ingest.Start(opened, ingest.Options{Log: s.log}), log: s.log}, nil
 }
 
-// Close commits what waits, ends what waits for messages, and closes the
-// store.
-func (s *Store) Close() error { return s.store.Close() }
+// Close lets the declared consumers finish the batches that they hold, commits
+// what waits, ends what waits for messages, and closes the store.
+func (s *Store) Close() error {
+	s.consumers.Stop()
+	return s.store.Close()
+}
 
 // Database opens a database of a namespace; both are created where they are
 // missing.
@@ -107,5 +112,5 @@ func (s *Store) Database(ctx context.Context, namespace, name string) (*Database
 
 // newSession starts a session in a database.
 func (s *Store) newSession(database *store.Database) *session.Session {
-	return session.New(s.store, session.Options{Database: database})
+	return session.New(s.store, session.Options{Database: database, Running: s.consumers})
 }

@@ -33,11 +33,11 @@ func (demoCommand) Run(s *surroundings) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	opened, err := source{Data: dir}.openStore(s.ctx, slog.New(slog.DiscardHandler))
+	store, err := source{Data: dir}.openStore(s.ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = opened.Close() }()
+	defer func() { _ = store.Close() }()
 	script, err := lang.Parse(walkThrough)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (demoCommand) Run(s *surroundings) error {
 	out := bufio.NewWriter(s.out)
 	print := newPrinter(out, s.out)
 	fmt.Fprintf(out, "A store in %s, with fsync before every answer.\n\n", dir)
-	caller := session.New(opened, session.Options{})
+	caller := store.newSession()
 	defer caller.Close()
 	caller.RunScript(s.ctx, script, nil, func(statement lang.Statement, answer session.Answer) {
 		print.print(script.Text(statement), answer)

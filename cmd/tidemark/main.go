@@ -1,5 +1,5 @@
 // Command tidemark is a transactional store whose topics do the job of a
-// message broker: one binary that runs scripts and shows itself.
+// message broker: one binary that runs scripts, serves, and shows itself.
 package main
 
 import (
@@ -21,12 +21,14 @@ A topic keeps every message in the order of the commits, at positions 1, 2, 3
 with no gap. A reader's position and the effect it writes commit together.
 
 Start with "tidemark demo", which runs a walk-through and shows every statement
-with its answer. "tidemark run" runs scripts of statements from files.`
+with its answer. "tidemark run" runs scripts of statements from files, and
+"tidemark serve" serves a store to others.`
 
 // commands are the subcommands; each is in a file of its own.
 type commands struct {
-	Run  runCommand  `cmd:"" help:"Run scripts of statements and print their answers."`
-	Demo demoCommand `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
+	Run   runCommand   `cmd:"" help:"Run scripts of statements and print their answers."`
+	Serve serveCommand `cmd:"" help:"Serve a store over HTTP and WebSockets."`
+	Demo  demoCommand  `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
 }
 
 // surroundings are what a command reads, writes and is ended by.
@@ -59,6 +61,8 @@ func run(s *surroundings, arguments []string) int {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(s.out, s.errors),
+		kong.Configuration(loadSettings),
+		kong.PostBuild(nameEnvironment),
 	)
 	if err != nil {
 		fmt.Fprintln(s.errors, "tidemark:", err)

@@ -11,6 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
+	"github.com/tidemarkdb/tidemark/internal/ingest"
 	"github.com/tidemarkdb/tidemark/internal/lang"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
@@ -18,32 +20,55 @@ import (
 
 // source says which store a command works on.
 type source struct {
-	Data string `help:"Folder of the store, created where it is missing. Left out: a store in memory, which ends with the command." placeholder:"DIR"`
+	Data     string `xor:"source" help:"Folder of the store, created where it is missing. Left out: a store in memory, which ends with the command." placeholder:"DIR"`
+	Postgres string `xor:"source" help:"PostgreSQL that carries the store, shared by all nodes that are given it: postgres://user@host/database. Its password is better left to PGPASSWORD or a password file." placeholder:"URL"`
 }
 
-// openStore opens the store of a source.
-func (s source) openStore(ctx context.Context, log *slog.Logger) (*store.Store, error) {
-	e, err := s.openEngine()
+// opened is an open store, whose declared consumers run.
+type opened struct {
+	*store.Store
+	consumers *ingest.Supervisor
+}
+
+// openStore opens the store of a source and runs its declared consumers.
+func (s source) openStore(ctx context.Context, log *slog.Logger) (opened, error) {
+	e, err := s.openEngine(ctx, log)
 	if err != nil {
-		return nil, err
+		return opened{}, err
 	}
-	opened, err := store.Open(ctx, e, store.Options{Log: log})
+	st, err := store.Open(ctx, e, store.Options{Log: log})
 	if err != nil {
 		_ = e.Close()
+		return opened{}, err
 	}
-	return opened, err
+	return opened{st, ingest.Start(st, ingest.Options{Log: log})}, nil
 }
 
-func (s source) openEngine() (engine.Engine, error) {
-	if s.Data == "" {
-		return pebble.OpenMemory(pebble.Options{})
+// newSession starts a session of the store.
+func (o opened) newSession() *session.Session {
+	return session.New(o.Store, session.Options{Running: o.consumers})
+}
+
+// Close lets the declared consumers finish their batches and closes the store.
+func (o opened) Close() error {
+	o.consumers.Stop()
+	return o.Store.Close()
+}
+
+func (s source) openEngine(ctx context.Context, log *slog.Logger) (engine.Engine, error) {
+	switch {
+	case s.Postgres != "":
+		return postgres.Open(ctx, postgres.Options{URL: s.Postgres, Logger: log})
+	case s.Data == "":
+		return pebble.OpenMemory(pebble.Options{Logger: log})
 	}
-	return pebble.Open(s.Data, pebble.Options{})
+	return pebble.Open(s.Data, pebble.Options{Logger: log})
 }
 
 // runCommand is tidemark run.
 type runCommand struct {
 	source
+	URL   string   `name:"url" xor:"source" help:"Node to run them on: ws://host:port, or wss://host:port." placeholder:"URL"`
 	JSON  bool     `help:"Print one answer a line, as JSON, and nothing else on standard output."`
 	Files []string `arg:"" optional:"" name:"file" help:"Scripts to run, in order, in one session. - is standard input, also when none is given."`
 }
@@ -60,17 +85,18 @@ Examples:
 
   tidemark run script.tide              in memory
   tidemark run --data ./store a.tide    in a folder that keeps what it wrote
+  tidemark run --url ws://host:7420 -   on a node
   echo "SELECT 1;" | tidemark run -     from standard input`
 }
 
 // Run runs the scripts.
 func (c *runCommand) Run(s *surroundings) error {
 	log := slog.New(slog.NewTextHandler(s.errors, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	opened, err := c.openStore(s.ctx, log)
+	runner, closeAll, err := c.open(s.ctx, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = opened.Close() }()
+	defer closeAll()
 	out := bufio.NewWriter(s.out)
 	defer func() { _ = out.Flush() }()
 
@@ -78,20 +104,38 @@ func (c *runCommand) Run(s *surroundings) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
-	caller := session.New(opened, session.Options{})
-	defer caller.Close()
 	status := exit(0)
 	for _, file := range files {
 		text, err := readScript(s, file)
 		if err != nil {
 			return err
 		}
-		status = max(status, c.runScript(s, caller, string(text), out))
+		status = max(status, c.runScript(s, runner, string(text), out))
 	}
 	if status != 0 {
 		return status
 	}
 	return nil
+}
+
+// open opens what the scripts run on.
+func (c *runCommand) open(ctx context.Context, log *slog.Logger) (runner caller, closeAll func(), err error) {
+	if c.URL != "" {
+		node, err := dial(ctx, c.URL)
+		if err != nil {
+			return nil, nil, err
+		}
+		return node, node.Close, nil
+	}
+	store, err := c.openStore(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	session := store.newSession()
+	return session, func() {
+		session.Close()
+		_ = store.Close()
+	}, nil
 }
 
 func readScript(s *surroundings, file string) ([]byte, error) {
@@ -102,7 +146,7 @@ func readScript(s *surroundings, file string) ([]byte, error) {
 }
 
 // runScript runs one script and returns the exit status that it asks for.
-func (c *runCommand) runScript(s *surroundings, caller *session.Session, text string, out *bufio.Writer) exit {
+func (c *runCommand) runScript(s *surroundings, runner caller, text string, out *bufio.Writer) exit {
 	print := newPrinter(out, s.out).print
 	if c.JSON {
 		print = func(_ string, answer session.Answer) { printJSON(out, answer) }
@@ -114,7 +158,7 @@ func (c *runCommand) runScript(s *surroundings, caller *session.Session, text st
 		return 2
 	}
 	status := exit(0)
-	caller.RunScript(s.ctx, script, nil, func(statement lang.Statement, answer session.Answer) {
+	runner.RunScript(s.ctx, script, nil, func(statement lang.Statement, answer session.Answer) {
 		if answer.Err != nil {
 			status = 1
 		}
@@ -136,4 +180,3 @@ func printJSON(out io.Writer, answer session.Answer) {
 	}
 	_, _ = out.Write(append(line, '\n'))
 }
-

@@ -40,3 +40,25 @@ func (a Answer) AppendJSON(dst []byte) ([]byte, error) {
 
 // failed is the answer to a statement that failed.
 func failed(err error) Answer { return Answer{Err: fault.Of(err)} }
+
+// AppendCBOR appends the answer as the binary wire has it: the same fields as
+// JSON, every value as itself.
+func (a Answer) AppendCBOR(dst []byte) ([]byte, error) {
+	fields := value.Object{"ok": value.Bool(a.Err == nil)}
+	if a.Err != nil {
+		fields["error"] = value.Fields(value.Object{
+			"kind":    value.String(string(a.Err.Kind)),
+			"message": value.String(a.Err.Message),
+		})
+		return value.Fields(fields).AppendCBOR(dst)
+	}
+	fields["answer"] = a.Value
+	if a.Value.IsNone() {
+		// A field that holds none would be left out.
+		fields["answer"] = value.Null()
+	}
+	if a.Lapsed > 0 {
+		fields["lapsed"] = value.Int(int64(a.Lapsed))
+	}
+	return value.Fields(fields).AppendCBOR(dst)
+}

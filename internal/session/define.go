@@ -47,8 +47,12 @@ func (s *Session) defineIn(e *environment, tx *store.Tx, statement lang.Statemen
 			return err
 		}
 		return tx.DropGroup(e.ctx, x.Topic, name)
-	case *lang.DefineTopicConsumer, *lang.DefineKafkaConsumer, *lang.ResumeConsumer:
-		return notYet("a declared consumer")
+	case *lang.DefineTopicConsumer:
+		return s.defineTopicConsumer(e, tx, x)
+	case *lang.DefineKafkaConsumer:
+		return s.defineKafkaConsumer(e, tx, x)
+	case *lang.ResumeConsumer:
+		return tx.ResumeConsumer(e.ctx, consumerKinds[x.Kind], x.Name)
 	case *lang.DefineUser, *lang.AlterUser, *lang.DropUser, *lang.Grant:
 		return notYet("a user")
 	case *lang.Follow:
@@ -129,7 +133,10 @@ func (s *Session) drop(ctx context.Context, x *lang.Drop) error {
 		}
 		return nil
 	case lang.TopicConsumer, lang.KafkaConsumer:
-		return notYet("a declared consumer")
+		_, err := s.inTransaction(ctx, func(tx *store.Tx) (Answer, error) {
+			return null, tx.DropConsumer(ctx, consumerKinds[x.Kind], x.Name)
+		})
+		return err
 	}
 	kinds := map[lang.Kind]store.TableKind{
 		lang.Collection: store.Collection, lang.Table: store.TypedTable, lang.Space: store.Space, lang.Topic: store.Topic,

@@ -16,6 +16,7 @@ type environment struct {
 	ctx    context.Context
 	store  *store.Store
 	params map[string]value.Value
+	limits Limits
 	// now is the time of the statement, the same for all of it; read when it
 	// is first asked for.
 	now time.Time
@@ -226,7 +227,18 @@ func (e *environment) unary(x *lang.Unary) (value.Value, error) {
 	if f, ok := operand.AsFloat(); ok {
 		return value.Float(-f), nil
 	}
+	if _, ok := operand.AsInt(); !ok {
+		return value.None(), fault.New(fault.TypeMismatch, "-%s: there is no such operation on %s", operand, typeName(operand))
+	}
 	return arithmetic("-", value.Int(0), operand)
+}
+
+// plural is the ending of a word that counts n of something.
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
 }
 
 func (e *environment) call(x *lang.Call) (value.Value, error) {
@@ -241,7 +253,7 @@ func (e *environment) call(x *lang.Call) (value.Value, error) {
 		return value.None(), fault.New(fault.InvalidClause, "there is no function %s()", x.Function)
 	}
 	if len(x.Arguments) != function.arguments {
-		return value.None(), fault.New(fault.InvalidClause, "%s() takes %d arguments, not %d", x.Function, function.arguments, len(x.Arguments))
+		return value.None(), fault.New(fault.InvalidClause, "%s() takes %d argument%s, not %d", x.Function, function.arguments, plural(function.arguments), len(x.Arguments))
 	}
 	arguments, err := e.evaluateAll(x.Arguments)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // execute runs a statement that does not open or end a transaction.
 func (s *Session) execute(ctx context.Context, statement lang.Statement) (Answer, error) {
-	e := &environment{ctx: ctx, store: s.store, params: s.params}
+	e := &environment{ctx: ctx, store: s.store, params: s.params, limits: s.limits}
 	switch x := statement.(type) {
 	case *lang.Create:
 		return s.create(e, x)
@@ -99,18 +99,19 @@ func rowAnswer(row store.Row, content value.Value) value.Value {
 
 // collector gathers the rows of an answer within its limits.
 type collector struct {
-	rows  []value.Value
-	bytes int
+	limits Limits
+	rows   []value.Value
+	bytes  int
 }
 
 // add adds a row that takes about a number of bytes.
 func (c *collector) add(row value.Value, bytes int) error {
 	c.bytes += bytes
 	switch {
-	case len(c.rows) >= MaxAnswerRows:
-		return fault.New(fault.TooLarge, "the answer has more than %d rows; ask for it in pages with LIMIT and START, or READ", MaxAnswerRows)
-	case c.bytes > MaxAnswerBytes:
-		return fault.New(fault.TooLarge, "the answer has more than %d bytes; ask for it in pages with LIMIT and START, or READ", MaxAnswerBytes)
+	case len(c.rows) >= c.limits.AnswerRows:
+		return fault.New(fault.TooLarge, "the answer has more than %d rows; ask for it in pages with LIMIT and START, or READ", c.limits.AnswerRows)
+	case c.bytes > c.limits.AnswerBytes:
+		return fault.New(fault.TooLarge, "the answer has more than %d bytes; ask for it in pages with LIMIT and START, or READ", c.limits.AnswerBytes)
 	}
 	c.rows = append(c.rows, row)
 	return nil

@@ -192,7 +192,7 @@ func (s *selection) groupOf(groups map[string]*rowGroup, row store.Row, calls []
 		if err != nil {
 			return nil, err
 		}
-		if key, err = value.Array(v).AppendCBOR(key); err != nil {
+		if key, err = value.Array(exact(v)).AppendCBOR(key); err != nil {
 			return nil, err
 		}
 	}
@@ -206,6 +206,31 @@ func (s *selection) groupOf(groups map[string]*rowGroup, row store.Row, calls []
 	g.first, g.content = row, s.content
 	groups[string(key)] = g
 	return g, nil
+}
+
+// exact is one value for all that are equal: a float that is a whole number
+// becomes the int.
+func exact(v value.Value) value.Value {
+	if f, ok := v.AsFloat(); ok {
+		if i := value.Int(int64(f)); value.Equal(i, v) {
+			return i
+		}
+	}
+	if elements, ok := v.AsArray(); ok {
+		all := make([]value.Value, len(elements))
+		for i, element := range elements {
+			all[i] = exact(element)
+		}
+		return value.Array(all...)
+	}
+	if fields, ok := v.AsObject(); ok {
+		all := make(value.Object, len(fields))
+		for name, field := range fields {
+			all[name] = exact(field)
+		}
+		return value.Fields(all)
+	}
+	return v
 }
 
 // addTo adds the row at hand to the aggregates of a group.

@@ -18,8 +18,6 @@ func (s *Session) info(e *environment, x *lang.Info) (Answer, error) {
 		return s.infoStore(e)
 	case lang.Namespace:
 		return s.infoNamespace(e)
-	case lang.TopicConsumer, lang.TopicConsumers, lang.KafkaConsumer, lang.KafkaConsumers:
-		return Answer{}, notYet("a declared consumer")
 	}
 	return s.inTransaction(e.ctx, func(tx *store.Tx) (Answer, error) {
 		switch x.Kind {
@@ -27,6 +25,10 @@ func (s *Session) info(e *environment, x *lang.Info) (Answer, error) {
 			return s.infoDatabase(tx), nil
 		case lang.Topic:
 			return s.infoTopic(e, tx, x.Name)
+		case lang.TopicConsumers, lang.KafkaConsumers:
+			return s.infoConsumers(tx, consumerKinds[x.Kind]), nil
+		case lang.TopicConsumer, lang.KafkaConsumer:
+			return s.infoConsumer(e, tx, consumerKinds[x.Kind], x.Name)
 		}
 		return s.infoTable(e, tx, x.Name)
 	})
@@ -156,7 +158,7 @@ func (s *Session) infoTopic(e *environment, tx *store.Tx, name string) (Answer, 
 		"public":       value.Null(),
 		"readers":      value.Fields(readers),
 		"groups":       value.Fields(groups),
-		"ingested_by":  value.Array(),
+		"ingested_by":  s.ingestedBy(tx, table.Name),
 	}
 	if d := bounds.Deduplicate; d != nil {
 		info["deduplicate"] = value.Fields(value.Object{"window": duration(d.Window), "field": value.String(d.Field)})

@@ -18,21 +18,35 @@ type writer func(ctx context.Context, table *store.Table, key, v value.Value) (s
 type newRow struct{ key, content value.Value }
 
 func (s *Session) create(e *environment, x *lang.Create) (Answer, error) {
-	key, err := e.key(x.Target)
+	row, err := e.createdRow(x)
 	if err != nil {
 		return Answer{}, err
 	}
-	content, err := e.evaluate(x.Value)
-	if err != nil {
-		return Answer{}, err
+	return s.write(e, x.Target.Table, []newRow{row})
+}
+
+// createdRow is the row that a CREATE writes.
+func (e *environment) createdRow(x *lang.Create) (row newRow, err error) {
+	if row.key, err = e.key(x.Target); err != nil {
+		return row, err
 	}
-	return s.write(e, x.Target.Table, []newRow{{key, content}})
+	row.content, err = e.evaluate(x.Value)
+	return row, err
 }
 
 func (s *Session) insert(e *environment, x *lang.Insert) (Answer, error) {
-	content, err := e.evaluate(x.Rows)
+	rows, err := e.insertedRows(x)
 	if err != nil {
 		return Answer{}, err
+	}
+	return s.write(e, x.Table, rows)
+}
+
+// insertedRows are the rows that an INSERT writes.
+func (e *environment) insertedRows(x *lang.Insert) ([]newRow, error) {
+	content, err := e.evaluate(x.Rows)
+	if err != nil {
+		return nil, err
 	}
 	contents, ok := content.AsArray()
 	if !ok {
@@ -41,10 +55,10 @@ func (s *Session) insert(e *environment, x *lang.Insert) (Answer, error) {
 	rows := make([]newRow, len(contents))
 	for i, content := range contents {
 		if rows[i], err = keyed(x.Table, content); err != nil {
-			return Answer{}, err
+			return nil, err
 		}
 	}
-	return s.write(e, x.Table, rows)
+	return rows, nil
 }
 
 // keyed takes the key of a row out of its field id.
@@ -96,7 +110,7 @@ func (s *Session) write(e *environment, tableName string, rows []newRow) (Answer
 		if err != nil {
 			return Answer{}, err
 		}
-		var written collector
+		written := collector{limits: e.limits}
 		for _, row := range rows {
 			if table.Kind == store.Topic {
 				message, appended, err := tx.Append(e.ctx, table, row.key, row.content)
@@ -141,15 +155,20 @@ func (s *Session) isTopic(ctx context.Context, name string) (bool, error) {
 
 // append appends messages in one commit of their own.
 func (s *Session) append(ctx context.Context, topicName string, rows []newRow) (Answer, error) {
-	messages := make([]store.NewMessage, len(rows))
-	for i, row := range rows {
-		messages[i] = store.NewMessage{Key: row.key, Value: row.content}
-	}
-	appended, err := s.database.Append(ctx, topicName, messages...)
+	appended, err := s.database.Append(ctx, topicName, messagesOf(rows)...)
 	if err != nil {
 		return Answer{}, err
 	}
 	return messagesAnswer(appended)
+}
+
+// messagesOf are rows as messages to append.
+func messagesOf(rows []newRow) []store.NewMessage {
+	messages := make([]store.NewMessage, len(rows))
+	for i, row := range rows {
+		messages[i] = store.NewMessage{Key: row.key, Value: row.content}
+	}
+	return messages
 }
 
 func (s *Session) upsert(e *environment, x *lang.Upsert) (Answer, error) {
@@ -166,12 +185,15 @@ func (s *Session) upsert(e *environment, x *lang.Upsert) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		var written collector
+		written := collector{limits: e.limits}
 		record, err := s.writeRecord(e, tx, table, key, content, tx.Put)
 		if err != nil {
 			return Answer{}, err
 		}
-		return written.answer(), written.addRow(record)
+		if err := written.addRow(record); err != nil {
+			return Answer{}, err
+		}
+		return written.answer(), nil
 	})
 }
 
@@ -351,15 +373,15 @@ func (s *Session) change(e *environment, target *lang.Target, where lang.Express
 		var found []store.Row
 		err = s.eachRow(e, tx, table, target, where, func(row store.Row) (bool, error) {
 			found = append(found, row)
-			if len(found) > MaxAnswerRows {
-				return false, fault.New(fault.TooLarge, "the statement changes more than %d records; narrow its WHERE and run it again", MaxAnswerRows)
+			if len(found) > e.limits.AnswerRows {
+				return false, fault.New(fault.TooLarge, "the statement changes more than %d records; narrow its WHERE and run it again", e.limits.AnswerRows)
 			}
 			return true, nil
 		})
 		if err != nil {
 			return Answer{}, err
 		}
-		var changed collector
+		changed := collector{limits: e.limits}
 		for _, row := range found {
 			result, err := change(tx, table, row)
 			if err != nil {

@@ -95,14 +95,23 @@ func (e *environment) count(clause string, expression lang.Expression) (int, err
 	if err == nil && n < 0 {
 		err = fault.New(fault.InvalidClause, "%s takes a number from 0, not %d", clause, n)
 	}
-	return int(n), err
+	// What is added to it below stays within 64 bits.
+	return int(min(n, 1<<60)), err
 }
 
 // columnName is the name of a projection without AS: its text, and of a call
 // without arguments the function's name.
 func columnName(expression lang.Expression) string {
-	if call, ok := expression.(*lang.Call); ok && len(call.Arguments) == 0 {
-		return call.Function
+	switch x := expression.(type) {
+	case *lang.Call:
+		if len(x.Arguments) == 0 {
+			return x.Function
+		}
+	case *lang.Path:
+		// A field keeps its name, also one that is written in backquotes.
+		if names, ok := x.Names(); ok && len(names) == 1 {
+			return names[0]
+		}
 	}
 	return expression.String()
 }
@@ -179,10 +188,10 @@ func (s *selection) take(answer value.Value, bytes int) (more bool, err error) {
 }
 
 func (s *selection) checkSize() error {
-	if len(s.rows) <= MaxAnswerRows+s.start && s.bytes <= MaxAnswerBytes {
+	if len(s.rows) <= s.limits.AnswerRows+s.start && s.bytes <= s.limits.AnswerBytes {
 		return nil
 	}
-	return fault.New(fault.TooLarge, "the answer has more than %d rows or %d bytes; ask for it in pages with LIMIT and START, or READ", MaxAnswerRows, MaxAnswerBytes)
+	return fault.New(fault.TooLarge, "the answer has more than %d rows or %d bytes; ask for it in pages with LIMIT and START, or READ", s.limits.AnswerRows, s.limits.AnswerBytes)
 }
 
 func (s *selection) cut(count int) {

@@ -43,6 +43,8 @@ type Options struct {
 	Database *store.Database
 	// Running tells what runs on this node; nil where nothing does.
 	Running Running
+	// Limits bound what its statements may take.
+	Limits Limits
 }
 
 // Running tells of the declared consumers that run on this node.
@@ -57,6 +59,7 @@ type Running interface {
 type Session struct {
 	store    *store.Store
 	running  Running
+	limits   Limits
 	params   map[string]value.Value
 	database *store.Database
 	// namespace in use; the database's where there is one.
@@ -75,7 +78,7 @@ type Session struct {
 
 // New starts a session.
 func New(s *store.Store, options Options) *Session {
-	session := &Session{store: s, running: options.Running, database: options.Database}
+	session := &Session{store: s, running: options.Running, limits: options.Limits.withDefaults(), database: options.Database}
 	if options.Database != nil {
 		session.namespace = options.Database.Namespace
 	}
@@ -180,7 +183,7 @@ func (s *Session) run(ctx context.Context, statement lang.Statement) Answer {
 	if s.tx != nil && s.failure != nil {
 		return failed(s.transactionFailed())
 	}
-	answer, err := s.execute(ctx, statement)
+	answer, err := s.executeInTime(ctx, statement)
 	if err != nil {
 		answer = failed(err)
 		if s.tx != nil {
@@ -322,7 +325,7 @@ func (s *Session) Put(ctx context.Context, tableName string, key, record value.V
 		if err != nil {
 			return err
 		}
-		e := &environment{ctx: ctx, store: s.store, params: s.params}
+		e := &environment{ctx: ctx, store: s.store, params: s.params, limits: s.limits}
 		_, err = s.writeRecord(e, tx, table, key, record, tx.Put)
 		return err
 	})

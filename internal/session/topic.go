@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
@@ -43,6 +45,14 @@ func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	if options.wait > 0 {
+		waiting, leave, err := s.limits.Waiting.Enter(e.ctx)
+		if err != nil {
+			return Answer{}, err
+		}
+		defer leave()
+		e.ctx = waiting
+	}
 	var page store.Page
 	if s.tx == nil {
 		page, err = db.Read(e.ctx, x.Topic, options.ReadOptions, options.wait)
@@ -50,6 +60,9 @@ func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
 		page, err = s.readInTransaction(e, x.Topic, options)
 	}
 	if err != nil {
+		if ended(err) && errors.Is(context.Cause(e.ctx), fault.Unavailable) {
+			err = context.Cause(e.ctx)
+		}
 		return Answer{}, err
 	}
 	answer, err := messagesAnswer(page.Messages)

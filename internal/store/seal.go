@@ -31,6 +31,8 @@ type sealing struct {
 	// rows holds what this commit wrote, but for messages and groups, which
 	// are read from what sealed knows of them.
 	rows map[string]engine.Entry
+	// dropped are the ranges that the transaction being sealed removes.
+	dropped []engine.Range
 	// touched are the topics whose readers, and the groups whose members, may
 	// have something new after this commit.
 	touchedTopics map[ObjectID]*sealedTopic
@@ -144,6 +146,9 @@ func (s *sealing) fail(err error) error {
 func (s *sealing) entry(key []byte) (engine.Entry, error) {
 	if entry, ok := s.rows[string(key)]; ok {
 		return entry, nil
+	}
+	if inRanges(s.dropped, key) {
+		return engine.Entry{}, nil
 	}
 	entry, err := s.commit.Get(s.ctx, key)
 	return entry, s.fail(err)

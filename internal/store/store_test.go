@@ -307,6 +307,31 @@ func TestAKeyIsPublishedOnceWithinItsWindow(t *testing.T) {
 	}
 }
 
+func TestKeysOfAnotherFieldKeepNothingOutAlsoInTheTransactionThatChangesIt(t *testing.T) {
+	f := newFixture(t)
+	f.defineTopic("payments", topic.TopicDefinition{Deduplicate: &topic.Deduplication{Window: time.Minute, Field: "id"}})
+	_, err := f.db.Append(f.ctx, "payments", store.NewMessage{Value: value.Fields(value.Object{"id": value.String("p1")})})
+	f.must(err)
+	positions, err := f.transact(func(tx *store.Tx) error {
+		f.must(tx.AlterTopic(f.ctx, "payments", func(d *topic.TopicDefinition) error {
+			d.Deduplicate = &topic.Deduplication{Window: time.Minute, Field: "order"}
+			return nil
+		}))
+		table, err := tx.Catalog().TopicTable("payments")
+		f.must(err)
+		_, appended, err := tx.Append(f.ctx, table, value.None(), value.Fields(value.Object{"order": value.String("p1")}))
+		f.must(err)
+		if !appended {
+			t.Fatal("kept out by a key of another field")
+		}
+		return nil
+	})
+	f.must(err)
+	if positions["payments"].First != 2 {
+		t.Fatalf("appended at %v", positions)
+	}
+}
+
 func TestAGroupHandsOutSettlesAndGivesUp(t *testing.T) {
 	f := newFixture(t)
 	f.defineTopic("mail", topic.TopicDefinition{})

@@ -160,8 +160,10 @@ func (tx *Tx) get(key []byte) ([]byte, bool, error) {
 	return entry.Value, entry.Sequence != 0, err
 }
 
-func (tx *Tx) isDropped(key []byte) bool {
-	return slices.ContainsFunc(tx.dropped, func(r engine.Range) bool {
+func (tx *Tx) isDropped(key []byte) bool { return inRanges(tx.dropped, key) }
+
+func inRanges(ranges []engine.Range, key []byte) bool {
+	return slices.ContainsFunc(ranges, func(r engine.Range) bool {
 		return string(key) >= string(r.From) && (r.To == nil || string(key) < string(r.To))
 	})
 }
@@ -368,6 +370,8 @@ func (r *txRequest) seal(s *sealing) error {
 			return fault.New(fault.Conflict, "%s was changed by another commit since the transaction began; run it again", tx.describe(key))
 		}
 	}
+	// A transaction that drops rows is alone in its commit.
+	s.dropped = tx.dropped
 	for _, id := range tx.groupOrder {
 		if tx.definedGroup(id) {
 			// Nobody else knows it yet.

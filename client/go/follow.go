@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// Pushed is a part of a topic that a FOLLOW pushed.
+type Pushed struct {
+	// Messages are the messages, in order, as READ answers them.
+	Messages []value.Value
+	// Lapsed is how many messages retention removed before the first.
+	Lapsed uint64
+}
+
+// Subscription is a FOLLOW: messages of a topic as they commit. The node pushes
+// at most a window of messages that Next has not returned. It is used by one
+// goroutine, and closed.
+type Subscription struct {
+	session *Session
+	id      int64
+	window  int64
+	// After is the position after which the subscription began.
+	After int64
+
+	mu sync.Mutex
+	// The following are protected by mu.
+	pushed []Pushed
+	ended  error
+	// arrived holds a token when there is something to return.
+	arrived chan struct{}
+}
+
+// Follow subscribes to a topic by a FOLLOW statement. The window is how many
+// messages may be on their way to Next at once.
+func (s *Session) Follow(ctx context.Context, statement string, params map[string]value.Value, window int) (*Subscription, error) {
+	subscription := &Subscription{session: s, window: int64(window), arrived: make(chan struct{}, 1)}
+	call := &Call{session: s, done: make(chan struct{})}
+	fields := value.Object{"sql": value.String(statement), "credit": value.Int(int64(window))}
+	if len(params) > 0 {
+		fields["params"] = value.Fields(params)
+	}
+	s.mu.Lock()
+	if s.ended != nil {
+		s.mu.Unlock()
+		return nil, s.ended
+	}
+	subscription.id = s.nextID()
+	fields["id"] = value.Int(subscription.id)
+	err := s.enqueue(fields)
+	if err == nil {
+		s.calls[subscription.id] = call
+		s.follows[subscription.id] = subscription
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := call.Wait(ctx)
+	if err == nil && len(answers) == 1 && answers[0].Err != nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		subscription.Close()
+		return nil, err
+	}
+	if len(answers) == 1 {
+		fields, _ := answers[0].Value.AsObject()
+		subscription.After, _ = fields["after"].AsInt()
+	}
+	return subscription, nil
+}
+
+// Next waits for messages and gives the node credit for as many more. Once the
+// subscription ended it returns why: fault.NotFound where the topic was
+// dropped.
+func (f *Subscription) Next(ctx context.Context) (Pushed, error) {
+	for {
+		f.mu.Lock()
+		if len(f.pushed) > 0 {
+			next := f.pushed[0]
+			f.pushed = f.pushed[1:]
+			f.mu.Unlock()
+			return next, f.say(value.Object{"credit": value.Int(int64(len(next.Messages)))})
+		}
+		ended := f.ended
+		f.mu.Unlock()
+		if ended != nil {
+			return Pushed{}, ended
+		}
+		select {
+		case <-f.arrived:
+		case <-ctx.Done():
+			return Pushed{}, fault.New(fault.Cancelled, "the caller gave up: %w", ctx.Err())
+		}
+	}
+}
+
+// Close ends the subscription; messages that were pushed and not returned are
+// dropped.
+func (f *Subscription) Close() {
+	_ = f.say(value.Object{"cancel": value.Bool(true)})
+	f.session.mu.Lock()
+	delete(f.session.follows, f.id)
+	f.session.mu.Unlock()
+	f.end(fault.New(fault.Cancelled, "the subscription was closed"))
+}
+
+// say sends a word on the FOLLOW to the node, which needs none once it ended.
+func (f *Subscription) say(fields value.Object) error {
+	fields["follow"] = value.Int(f.id)
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	if f.session.follows[f.id] == nil {
+		return nil
+	}
+	return f.session.enqueue(fields)
+}
+
+// deliver takes a push. It is called with the session's mu held.
+func (f *Subscription) deliver(fields value.Object) {
+	if err := errorOf(fields); err != nil {
+		delete(f.session.follows, f.id)
+		f.end(err)
+		return
+	}
+	messages, _ := fields["messages"].AsArray()
+	lapsed, _ := fields["lapsed"].AsInt()
+	f.mu.Lock()
+	f.pushed = append(f.pushed, Pushed{Messages: messages, Lapsed: uint64(lapsed)})
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *Subscription) end(reason error) {
+	f.mu.Lock()
+	if f.ended == nil {
+		f.ended = reason
+	}
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *Subscription) signal() {
+	select {
+	case f.arrived <- struct{}{}:
+	default:
+	}
+}

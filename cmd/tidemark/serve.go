@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tidemarkdb/tidemark/internal/server"
+)
+
+// serveCommand is tidemark serve. Its flags are the node's settings: what is
+// said of them here is their documentation.
+type serveCommand struct {
+	source
+	Config      kong.ConfigFlag `help:"File of settings: YAML, one setting a line, named like the flags." placeholder:"FILE"`
+	PrintConfig bool            `help:"Print every setting with its meaning, as a file that --config takes, and exit."`
+
+	Listen         string   `default:"127.0.0.1:7420" help:"Address and port to listen on. Port 0 takes a free one."`
+	AllowAnonymous bool     `help:"Listen on more than this machine although the store has no users: everybody who reaches the port may do everything."`
+	Origin         []string `help:"Web origins, as https://app.example.com, whose pages may call the node from a browser; only the node's own may otherwise."`
+	TLSCert        string   `name:"tls-cert" help:"File of the TLS certificate and its chain, in PEM. With --tls-key the node speaks https and wss only; both are read again on SIGHUP." placeholder:"FILE"`
+	TLSKey         string   `name:"tls-key" help:"File of the certificate's private key, in PEM." placeholder:"FILE"`
+
+	LogFormat    string        `default:"text" enum:"text,json" help:"Form of the log, which goes to standard error: text or json."`
+	LogLevel     slog.Level    `default:"INFO" help:"What is logged: DEBUG tells every request, INFO what the node does, WARN and ERROR what needs somebody."`
+	ShutdownTime time.Duration `default:"20s" help:"How long a shutdown may take. What then still runs is given up: it is committed whole or not at all, and its client is not told."`
+
+	Limits server.Limits `embed:"" group:"Limits:"`
+}
+
+// Help is the manual of the command.
+func (serveCommand) Help() string {
+	return `Serves a store: statements over HTTP (POST /sql) and over a WebSocket (/ws),
+/health, /ready and /metrics.
+
+Each setting is given by its flag, by an environment variable (TIDEMARK_ and the
+flag's name, as TIDEMARK_LISTEN), or in the file of --config, the earlier before
+the later. --print-config shows what they add up to.
+
+An interrupt or SIGTERM ends it in order: it takes no new connections and
+consumers take no new messages, what runs is finished and answered, and the
+store is closed. A second one exits at once; nothing that was acknowledged is
+lost.`
+}
+
+// Run serves until it is interrupted.
+func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
+	if c.PrintConfig {
+		return printSettings(s.out, k.Selected())
+	}
+	log := c.newLog(s)
+	tlsConfig, certificates, err := c.tls()
+	if err != nil {
+		return err
+	}
+	if err := c.checkListen(log); err != nil {
+		return err
+	}
+	// The address is taken first: where another node has it, nothing is opened.
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	started := time.Now()
+	store, err := c.openStore(s.ctx, log)
+	if err != nil {
+		return err
+	}
+	if store.Engine().Name() == "memory" {
+		log.Warn("the store is in memory and ends with this process; --data names a folder that keeps it")
+	}
+	node, err := server.New(server.Options{
+		Store: store.Store, Running: store.consumers, Limits: c.Limits, TLS: tlsConfig,
+		Origins: c.Origin, LocalHostsOnly: !c.AllowAnonymous, Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	serving := make(chan error, 1)
+	go func() { serving <- node.Serve(listener) }()
+	stopReloading := reloadOnHangup(certificates, log)
+	defer stopReloading()
+	fmt.Fprintf(s.out, "tidemark listens on %s://%s\n", c.scheme(), listener.Addr())
+	log.Info("the node serves", slog.String("address", listener.Addr().String()), slog.String("engine", store.Engine().Name()),
+		slog.Duration("started in", time.Since(started)))
+	select {
+	case err := <-serving:
+		return errors.Join(err, store.Close())
+	case <-s.ctx.Done():
+	}
+	return c.shutDown(node, store, log)
+}
+
+func (c *serveCommand) newLog(s *surroundings) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(s.errors, options))
+	}
+	return slog.New(slog.NewTextHandler(s.errors, options))
+}
+
+func (c *serveCommand) scheme() string {
+	if c.TLSCert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// checkListen refuses to let others in where nobody has to say who they are.
+func (c *serveCommand) checkListen(log *slog.Logger) error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen takes an address and a port, as 127.0.0.1:7420: %w", err)
+	}
+	address, err := netip.ParseAddr(host)
+	local := host == "localhost" || err == nil && address.IsLoopback()
+	if !local && !c.AllowAnonymous {
+		return fmt.Errorf("the store has no users, so whoever reaches %s could do everything: listen on 127.0.0.1, or say --allow-anonymous if that is meant", c.Listen)
+	}
+	log.Warn("THE STORE HAS NO USERS: WHOEVER REACHES THE PORT MAY DO EVERYTHING", slog.String("listen", c.Listen))
+	return nil
+}
+
+// shutDown ends the node in order, within its time.
+func (c *serveCommand) shutDown(node *server.Server, store opened, log *slog.Logger) error {
+	log.Info("the node shuts down; a second interrupt exits at once", slog.Duration("within", c.ShutdownTime))
+	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTime)
+	defer done()
+	ended := make(chan error, 1)
+	go func() {
+		var ending sync.WaitGroup
+		// At the same moment: consumers take no more, and finish what they hold.
+		ending.Go(store.consumers.Stop)
+		err := node.Shutdown(ctx)
+		ending.Wait()
+		ended <- errors.Join(err, store.Close())
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("the node did not end in order: %w", err)
+		}
+		log.Info("the node has ended")
+		return nil
+	case <-time.After(c.ShutdownTime + closingTime):
+		return fmt.Errorf("the node did not end within %s and is given up", c.ShutdownTime)
+	}
+}
+
+// closingTime is how long the store may take to close after everything else has
+// ended.
+const closingTime = 5 * time.Second
+
+// tls is the configuration of TLS, nil where the node speaks none.
+func (c *serveCommand) tls() (*tls.Config, *certificates, error) {
+	if c.TLSCert == "" && c.TLSKey == "" {
+		return nil, nil, nil
+	}
+	if c.TLSCert == "" || c.TLSKey == "" {
+		return nil, nil, errors.New("--tls-cert and --tls-key go together")
+	}
+	certificates := &certificates{certFile: c.TLSCert, keyFile: c.TLSKey}
+	if err := certificates.load(); err != nil {
+		return nil, nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.get}, certificates, nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+)
+
+// noSettings are flags of serve that are no settings of the node.
+var noSettings = []string{"help", "config", "print-config"}
+
+// environmentPrefix begins the environment variable of every setting.
+const environmentPrefix = "TIDEMARK_"
+
+// nameEnvironment gives every setting of serve its environment variable.
+func nameEnvironment(k *kong.Kong) error {
+	for _, node := range k.Model.Children {
+		if node.Name != "serve" {
+			continue
+		}
+		for _, flag := range node.Flags {
+			if slices.Contains(noSettings[1:], flag.Name) {
+				continue
+			}
+			name := environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+			flag.Envs = []string{name}
+			flag.Tag.Envs = flag.Envs
+		}
+	}
+	return nil
+}
+
+// settingsFile is a file of settings; it resolves flags that neither the command
+// line nor the environment gave.
+type settingsFile map[string]any
+
+// loadSettings reads a file of settings.
+func loadSettings(r io.Reader) (kong.Resolver, error) {
+	settings := settingsFile{}
+	if err := yaml.NewDecoder(r).Decode(&settings); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("the settings do not parse: %w", err)
+	}
+	return settings, nil
+}
+
+// Validate refuses settings that there are not: a misspelt one would be lost.
+func (f settingsFile) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	for _, node := range app.Children {
+		if node.Name != "serve" {
+			continue
+		}
+		for _, flag := range node.Flags {
+			known[flag.Name] = !slices.Contains(noSettings, flag.Name)
+		}
+	}
+	for name := range f {
+		if !known[name] {
+			return fmt.Errorf("the settings have no %q; tidemark serve --print-config shows those that there are", name)
+		}
+	}
+	return nil
+}
+
+// Resolve is the value that the file gives a flag, nil for none.
+func (f settingsFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	v, given := f[flag.Name]
+	if !given || v == nil {
+		return nil, nil
+	}
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil
+		}
+	}
+	switch x := v.(type) {
+	case []any:
+		parts := make([]string, len(x))
+		for i, part := range x {
+			parts[i] = fmt.Sprint(part)
+		}
+		return strings.Join(parts, ","), nil
+	case map[string]any:
+		return nil, fmt.Errorf("takes a value, not fields")
+	}
+	return fmt.Sprint(v), nil
+}
+
+// printSettings prints the settings of a command as they stand, as a file of
+// settings with its documentation.
+func printSettings(out io.Writer, node *kong.Node) error {
+	for _, flag := range node.Flags {
+		if slices.Contains(noSettings, flag.Name) {
+			continue
+		}
+		for _, line := range wrap(flag.Help, 76) {
+			fmt.Fprintf(out, "# %s\n", line)
+		}
+		if flag.HasDefault {
+			fmt.Fprintf(out, "# Default: %s. ", flag.Default)
+		} else {
+			fmt.Fprint(out, "# ")
+		}
+		fmt.Fprintf(out, "Flag --%s, environment %s.\n", flag.Name, strings.Join(flag.Envs, ", "))
+		line, err := yaml.Marshal(map[string]any{flag.Name: shown(flag)})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s\n", line)
+	}
+	return nil
+}
+
+// shown is a setting's value as a file has it, without secrets.
+func shown(flag *kong.Flag) any {
+	v := flag.Target.Interface()
+	switch x := v.(type) {
+	case string:
+		if flag.Name == "postgres" {
+			return withoutPassword(x)
+		}
+		return x
+	case fmt.Stringer:
+		return x.String()
+	}
+	switch flag.Target.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Slice:
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// passwordSetting is a password in libpq's key=value form.
+var passwordSetting = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
+
+// withoutPassword is a PostgreSQL URL, or key=value form, for showing.
+func withoutPassword(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
+		query := u.Query()
+		if query.Has("password") {
+			query.Set("password", "xxxxx")
+			u.RawQuery = query.Encode()
+		}
+		return u.Redacted()
+	}
+	return passwordSetting.ReplaceAllString(address, "${1}xxxxx")
+}
+
+// wrap breaks text into lines of at most so many bytes.
+func wrap(text string, most int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > most {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,475 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/lang"
+	"github.com/tidemarkdb/tidemark/internal/session"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// connection is one WebSocket: a session, and the goroutines that carry it.
+//
+//	read ─► inbox ─► run ─► outbox ─► write
+//	                  │        ▲
+//	                  └► follow ┘   one a FOLLOW
+//
+// Only run uses the session. read and write meet the client; ping asks whether
+// it is still there. Whoever of them fails ends ctx, and with it the others.
+type connection struct {
+	server *Server
+	conn   *websocket.Conn
+	format format
+	log    *slog.Logger
+
+	session *session.Session
+	// scripts are those that were parsed, by their text; only run uses them.
+	scripts map[string]*lang.Script
+
+	inbox  *inbox
+	outbox *outbox
+
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// takesArrays says that the client has sent an array, so that it can be
+	// sent one.
+	takesArrays atomic.Bool
+	// draining says that what was not begun is refused.
+	draining atomic.Bool
+	// reading says that the connection is being read, heard that something
+	// was read since ping looked.
+	reading, heard atomic.Bool
+
+	follows follows
+}
+
+// serveWebSocket serves a session over a WebSocket.
+func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{server: s, w: w, r: r, format: formatJSON, started: time.Now()}
+	x.log = s.log.With(slog.String("session", requestID(w, r)), slog.String("remote", r.RemoteAddr))
+	if s.draining.Load() {
+		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
+		return
+	}
+	leave, err := s.gate.enterSession(r.RemoteAddr)
+	if err != nil {
+		x.refuse(http.StatusTooManyRequests, "sessions", err)
+		return
+	}
+	defer leave()
+	namespace, database := namesInUse(r)
+	caller, err := s.newSession(r.Context(), namespace, database)
+	if err != nil {
+		x.refuse(statusOf(err), "names", err)
+		return
+	}
+	defer caller.Close()
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:   []string{subprotocolCBOR, subprotocolJSON},
+		OriginPatterns: s.options.Origins,
+	})
+	if err != nil {
+		x.log.Debug("a WebSocket is refused", slog.Any("reason", err))
+		return
+	}
+	defer func() { _ = conn.CloseNow() }()
+	// readLimited has the limit, and words for it.
+	conn.SetReadLimit(-1)
+	c := &connection{
+		server: s, conn: conn, log: x.log, session: caller,
+		scripts: map[string]*lang.Script{},
+		inbox:   newInbox(int(s.limits.RequestBytes)),
+		outbox:  newOutbox(s.limits.Pipelined, int(s.limits.AnswerBytes)),
+	}
+	if conn.Subprotocol() == subprotocolCBOR {
+		c.format = formatCBOR
+	}
+	c.ctx, c.cancel = context.WithCancel(s.running)
+	defer c.cancel()
+	if !s.enter(c) {
+		_ = conn.Close(websocket.StatusGoingAway, goingAway)
+		return
+	}
+	defer s.leave(c)
+	c.log.Debug("a session begins", slog.String("subprotocol", conn.Subprotocol()))
+	c.serve()
+	c.log.Debug("a session has ended", slog.Duration("took", time.Since(x.started)))
+}
+
+// goingAway is why a node that shuts down closes its sessions.
+const goingAway = "the node is shutting down"
+
+// enter registers a connection, unless the server is shutting down.
+func (s *Server) enter(c *connection) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
+	}
+	s.open[c] = struct{}{}
+	s.connections.Add(1)
+	return true
+}
+
+func (s *Server) leave(c *connection) {
+	s.mu.Lock()
+	delete(s.open, c)
+	s.mu.Unlock()
+	s.connections.Done()
+}
+
+// serve runs the session until the client leaves or the server shuts down.
+func (c *connection) serve() {
+	var carriers sync.WaitGroup
+	carriers.Go(c.read)
+	carriers.Go(c.ping)
+	var writer sync.WaitGroup
+	writer.Go(c.write)
+
+	c.run()
+	c.follows.end()
+	c.outbox.awaitIdle()
+	c.outbox.close()
+	writer.Wait()
+	if c.ctx.Err() == nil {
+		_ = c.conn.Close(websocket.StatusGoingAway, goingAway)
+	}
+	c.cancel()
+	_ = c.conn.CloseNow()
+	c.inbox.end()
+	carriers.Wait()
+}
+
+// drain takes no more requests and refuses those not begun. What runs is
+// finished and answered, and then the connection is closed.
+func (c *connection) drain() {
+	c.draining.Store(true)
+	c.inbox.end()
+}
+
+// closing tells the client why its connection is closed.
+func (c *connection) closing(status websocket.StatusCode, why string, reason error) {
+	c.server.metrics.refused(why)
+	message := fault.Of(reason).Message
+	if len(message) > maxCloseReason {
+		message = message[:maxCloseReason]
+	}
+	c.log.Debug("a session is closed", slog.Int("status", int(status)), slog.String("reason", message))
+	_ = c.conn.Close(status, message)
+	c.cancel()
+}
+
+// maxCloseReason is what a close frame holds (RFC 6455, section 5.5).
+const maxCloseReason = 123
+
+// read receives frames until the connection or the session ends.
+func (c *connection) read() {
+	defer c.inbox.end()
+	for {
+		c.reading.Store(true)
+		kind, frame, err := c.conn.Reader(c.ctx)
+		if err != nil {
+			c.cancel()
+			return
+		}
+		if (kind == websocket.MessageBinary) != (c.format == formatCBOR) {
+			c.closing(websocket.StatusUnsupportedData, "broken", fault.New(fault.Syntax, "this session speaks %s; the subprotocols are %s and %s", c.format.mediaType(), subprotocolJSON, subprotocolCBOR))
+			return
+		}
+		slow := time.AfterFunc(c.server.limits.ReadTime, func() {
+			c.closing(websocket.StatusPolicyViolation, "read_time", fault.New(fault.Timeout, "a frame did not arrive within %s", c.server.limits.ReadTime))
+		})
+		body, release, err := readLimited(frame, c.server.limits.RequestBytes, c.server.requestMemory)
+		slow.Stop()
+		c.reading.Store(false)
+		c.heard.Store(true)
+		switch {
+		case errors.Is(err, fault.TooLarge):
+			c.closing(websocket.StatusMessageTooBig, "request_bytes", err)
+			return
+		case errors.Is(err, fault.Unavailable):
+			c.closing(websocket.StatusTryAgainLater, "request_memory", err)
+			return
+		case err != nil:
+			c.cancel()
+			return
+		}
+		c.receive(body, release)
+	}
+}
+
+// receive takes a frame apart. Words on a FOLLOW that is open are heeded at
+// once; everything else waits for its turn.
+func (c *connection) receive(body []byte, release func()) {
+	requests, many, err := decodeFrame(c.format, body)
+	if many {
+		c.takesArrays.Store(true)
+	}
+	switch most := c.server.limits.Pipelined; {
+	case err != nil:
+		requests = []request{{id: value.Null(), refused: err}}
+	case len(requests) > most:
+		requests = []request{{id: value.Null(), refused: fault.New(fault.TooLarge, "the frame holds %d requests, and %d are the limit of this node; none of them ran", len(requests), most)}}
+	}
+	turn := requests[:0]
+	for _, r := range requests {
+		if r.follow.IsNone() || !c.follows.heed(r) {
+			turn = append(turn, r)
+		}
+	}
+	if len(turn) == 0 {
+		release()
+		return
+	}
+	c.inbox.put(turn, len(body), release)
+}
+
+// ping asks a silent client now and then whether it is there, so that a
+// connection of which only one end is left does not stay for good.
+func (c *connection) ping() {
+	ticker := time.NewTicker(c.server.limits.PingEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		// A pong is heard only while the connection is read.
+		if c.heard.Swap(false) || !c.reading.Load() {
+			continue
+		}
+		asking, done := context.WithTimeout(c.ctx, c.server.limits.PingEvery)
+		err := c.conn.Ping(asking)
+		done()
+		if err != nil {
+			c.server.metrics.refused("ping")
+			c.cancel()
+			return
+		}
+	}
+}
+
+// run runs the requests in order.
+func (c *connection) run() {
+	limits := c.server.limits
+	for {
+		var idle time.Duration
+		if c.session.InTransaction() {
+			idle = limits.TransactionIdle
+		}
+		r, more, idled, ok := c.inbox.take(idle)
+		if !ok {
+			return
+		}
+		if idled {
+			c.server.metrics.refused("transaction_idle")
+			c.session.Abandon(fault.New(fault.Timeout, "it was left alone for %s, which is the limit, and was rolled back", limits.TransactionIdle))
+			continue
+		}
+		c.handle(r.request, more)
+		if r.release != nil {
+			r.release()
+		}
+	}
+}
+
+// handle runs one request. more says that others wait behind it.
+func (c *connection) handle(r request, more bool) {
+	if c.ctx.Err() != nil {
+		return // There is nobody to answer.
+	}
+	if !r.follow.IsNone() {
+		c.heedInTurn(r)
+		return
+	}
+	reply := c.outbox.reserve(r.id)
+	if reply == nil {
+		return
+	}
+	// What refuses the whole request is its only answer.
+	refuse := func(err error) {
+		c.outbox.finishLater(reply, func() session.Answer { return session.FailedAnswer(err) })
+	}
+	defer func() {
+		if broken := recover(); broken != nil {
+			c.server.broke(c.log, broken)
+			if !c.outbox.isFinished(reply) {
+				refuse(fault.Internal)
+			}
+			c.session.Close()
+		}
+	}()
+	if r.refused != nil {
+		refuse(r.refused)
+		return
+	}
+	if c.draining.Load() {
+		refuse(errShuttingDown)
+		return
+	}
+	script, err := c.parse(r.sql)
+	if err == nil {
+		err = c.server.checkStatements(script)
+	}
+	if err != nil {
+		refuse(err)
+		return
+	}
+	if c.startAppend(reply, script, r.params, more) {
+		return
+	}
+	c.outbox.awaitAlone()
+	if x, ok := followOf(script); ok {
+		c.startFollow(reply, r, script, x)
+		return
+	}
+	started := time.Now()
+	answers := c.server.runScript(c.ctx, c.session, script, r.params, c.format)
+	c.server.metrics.requested("websocket", time.Since(started))
+	c.outbox.finish(reply, answers)
+}
+
+// startAppend begins a lone append without waiting for it, where others come
+// behind it or are on their way: so they share commits. An append that is alone
+// is spared the detour.
+func (c *connection) startAppend(reply *reply, script *lang.Script, params map[string]value.Value, more bool) bool {
+	if len(script.Statements) != 1 || !more && c.outbox.isAlone() {
+		return false
+	}
+	started := time.Now()
+	statement := script.Statements[0]
+	return c.session.StartAppend(c.ctx, script, params, func(answer func() session.Answer) {
+		c.outbox.finishLater(reply, func() session.Answer {
+			answer := answer()
+			c.server.metrics.count(script, statement, answer)
+			c.server.metrics.requested("websocket", time.Since(started))
+			return answer
+		})
+	})
+}
+
+// The bounds of the scripts that a session keeps parsed.
+const (
+	maxKeptScripts     = 64
+	maxKeptScriptBytes = 4 << 10
+)
+
+// parse parses a script, or finds the one of the same text: clients that pass
+// values as parameters send few texts.
+func (c *connection) parse(source string) (*lang.Script, error) {
+	if script := c.scripts[source]; script != nil {
+		return script, nil
+	}
+	script, err := lang.Parse(source)
+	if err != nil || len(source) > maxKeptScriptBytes {
+		return script, err
+	}
+	if len(c.scripts) >= maxKeptScripts {
+		clear(c.scripts)
+	}
+	c.scripts[source] = script
+	return script, nil
+}
+
+// The bounds of what is sent at once: a frame of answers holds at least one and
+// ends past a size.
+const (
+	maxFrameReplies = 1024
+	maxFrameBytes   = 256 << 10
+)
+
+// write sends what the outbox has until that is done or the connection ends.
+func (c *connection) write() {
+	defer c.outbox.end()
+	for {
+		replies, pushes, done := c.outbox.take(maxFrameReplies)
+		if done {
+			return
+		}
+		if len(replies) == 0 && len(pushes) == 0 {
+			select {
+			case <-c.outbox.ready:
+				continue
+			case <-c.ctx.Done():
+				return
+			}
+		}
+		err := c.writeReplies(replies)
+		for _, p := range pushes {
+			if err == nil {
+				err = c.writeFrame(p.frame)
+			}
+			close(p.sent)
+		}
+		if err != nil {
+			c.cancel()
+			return
+		}
+	}
+}
+
+// writeReplies sends replies: together, to a client that takes arrays.
+func (c *connection) writeReplies(replies []*reply) error {
+	frame := list{format: c.format}
+	size := 0
+	for i, r := range replies {
+		frame.next()
+		frame.elements = c.appendReply(frame.elements, r)
+		if r.answers != nil {
+			size += len(r.answers.elements)
+		}
+		replies[i] = nil
+		if c.takesArrays.Load() && len(frame.elements) < maxFrameBytes && i < len(replies)-1 {
+			continue
+		}
+		whole := frame.elements
+		if c.takesArrays.Load() {
+			whole = frame.appendTo(make([]byte, 0, len(frame.elements)+16))
+		}
+		err := c.writeFrame(whole)
+		c.outbox.sent(size)
+		if err != nil {
+			return err
+		}
+		frame.count, frame.elements, size = 0, frame.elements[:0], 0
+	}
+	return nil
+}
+
+func (c *connection) appendReply(dst []byte, r *reply) []byte {
+	answers := r.answers
+	if answers == nil {
+		answers = &list{format: c.format}
+		answers.next()
+		answers.elements = appendAnswer(c.format, nil, r.answer())
+	}
+	return appendReply(c.format, dst, r.id, answers)
+}
+
+func (c *connection) writeFrame(frame []byte) error {
+	kind := websocket.MessageText
+	if c.format == formatCBOR {
+		kind = websocket.MessageBinary
+	}
+	writing, done := context.WithTimeout(c.ctx, c.server.limits.WriteTime)
+	defer done()
+	if err := c.conn.Write(writing, kind, frame); err != nil {
+		if errors.Is(writing.Err(), context.DeadlineExceeded) {
+			c.server.metrics.refused("write_time")
+		}
+		return fmt.Errorf("write a frame: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/session"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// format is how requests and answers are written.
+type format int
+
+const (
+	formatJSON format = iota
+	formatCBOR
+)
+
+// The media types and subprotocols of the formats.
+const (
+	mediaJSON       = "application/json"
+	mediaCBOR       = "application/cbor"
+	subprotocolJSON = "tidemark.json"
+	subprotocolCBOR = "tidemark.cbor"
+)
+
+func (f format) mediaType() string {
+	if f == formatCBOR {
+		return mediaCBOR
+	}
+	return mediaJSON
+}
+
+// request is one request of a frame: a script, or a word on a FOLLOW.
+type request struct {
+	// id is what the client named the request by, null where it did not.
+	id     value.Value
+	sql    string
+	params map[string]value.Value
+	// credit is how many messages a FOLLOW may push, more than before.
+	credit int64
+	// follow is the id of a FOLLOW that the request is a word on, none for a
+	// script; cancel ends it.
+	follow value.Value
+	cancel bool
+	// refused is why the request is none; the other fields but id are unset.
+	refused error
+}
+
+// decodeFrame takes a frame apart. many says that it is an array. A request
+// that is none is among the requests, to be answered in its turn; an error is
+// that of a frame which is nothing at all.
+func decodeFrame(f format, frame []byte) (requests []request, many bool, err error) {
+	v, err := decode(f, frame)
+	if err != nil {
+		return nil, false, err
+	}
+	elements, many := v.AsArray()
+	if !many {
+		return []request{requestOf(v)}, false, nil
+	}
+	requests = make([]request, len(elements))
+	for i, element := range elements {
+		requests[i] = requestOf(element)
+	}
+	return requests, true, nil
+}
+
+// decode decodes a body or frame. What cannot be is fault.Syntax.
+func decode(f format, body []byte) (value.Value, error) {
+	var v value.Value
+	var err error
+	if f == formatCBOR {
+		v, err = value.DecodeCBOR(body)
+	} else {
+		v, err = value.ParseJSON(body)
+	}
+	if err != nil {
+		return v, fault.New(fault.Syntax, "the request cannot be decoded: %s", fault.Of(err).Message)
+	}
+	return v, nil
+}
+
+// requestOf reads a request, of which it refuses what it does not know: a
+// misspelt field would be lost otherwise.
+func requestOf(v value.Value) request {
+	r := request{id: value.Null()}
+	fields, ok := v.AsObject()
+	if !ok {
+		r.refused = fault.New(fault.Syntax, `a request is an object {"id":1,"sql":"…","params":{…}}, not %s %s`, article(v.Kind()), v.Kind())
+		return r
+	}
+	if id, given := fields["id"]; given {
+		r.id = id
+	}
+	if err := r.read(fields); err != nil {
+		return request{id: r.id, refused: err}
+	}
+	return r
+}
+
+func (r *request) read(fields value.Object) error {
+	isScript := false
+	for name, field := range fields {
+		ok := true
+		switch name {
+		case "id":
+			ok = isName(field)
+		case "sql":
+			isScript = true
+			r.sql, ok = field.AsString()
+		case "params":
+			r.params, ok = field.AsObject()
+		case "credit":
+			r.credit, ok = field.AsInt()
+			ok = ok && r.credit >= 0 && r.credit <= maxCredit
+		case "follow":
+			r.follow, ok = field, isName(field)
+		case "cancel":
+			r.cancel, ok = field.AsBool()
+		default:
+			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
+		}
+		if !ok {
+			return fault.New(fault.Syntax, "the field %s of a request cannot be %s", name, excerpt(field))
+		}
+	}
+	if isScript == !r.follow.IsNone() {
+		return fault.New(fault.Syntax, "a request has either sql, to run statements, or follow, to give a FOLLOW credit or to cancel it")
+	}
+	return nil
+}
+
+// maxCredit is how far a subscriber may be ahead; what is pushed at once is
+// bounded apart from it.
+const maxCredit = math.MaxInt32
+
+// isName reports whether a value can name a request.
+func isName(v value.Value) bool {
+	switch v.Kind() {
+	case value.KindInt:
+		return true
+	case value.KindString:
+		s, _ := v.AsString()
+		return len(s) <= maxNameBytes
+	}
+	return false
+}
+
+// maxNameBytes bounds the name of a request, which every answer repeats.
+const maxNameBytes = 256
+
+func article(k value.Kind) string {
+	switch k {
+	case value.KindInt, value.KindArray, value.KindObject:
+		return "an"
+	}
+	return "a"
+}
+
+// excerpt is a value for a message: short.
+func excerpt(v value.Value) string {
+	const most = 60
+	text := []rune(v.String())
+	if len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(text)
+}
+
+// appendAnswer appends an answer. One that cannot be encoded is told so.
+func appendAnswer(f format, dst []byte, answer session.Answer) []byte {
+	encoded, err := encodeAnswer(f, dst, answer)
+	if err == nil {
+		return encoded
+	}
+	if encoded, err = encodeAnswer(f, dst, session.FailedAnswer(err)); err == nil {
+		return encoded
+	}
+	// Only a message that is no text gets here.
+	encoded, _ = encodeAnswer(f, dst, session.FailedAnswer(fault.Internal))
+	return encoded
+}
+
+func encodeAnswer(f format, dst []byte, answer session.Answer) ([]byte, error) {
+	if f == formatJSON {
+		return answer.AppendJSON(dst)
+	}
+	return answer.AppendCBOR(dst)
+}
+
+// list is an array that is written element by element before its length is
+// known.
+type list struct {
+	format format
+	count  int
+	// elements are the elements as they are written.
+	elements []byte
+}
+
+// next makes room for one more element, which is then appended to elements.
+func (l *list) next() {
+	if l.format == formatJSON && l.count > 0 {
+		l.elements = append(l.elements, ',')
+	}
+	l.count++
+}
+
+// appendTo appends the whole array.
+func (l *list) appendTo(dst []byte) []byte {
+	if l.format == formatCBOR {
+		return append(appendHead(dst, 4, uint64(l.count)), l.elements...)
+	}
+	dst = append(dst, '[')
+	dst = append(dst, l.elements...)
+	return append(dst, ']')
+}
+
+// appendReply appends {"id":…,"answers":[…]}.
+func appendReply(f format, dst []byte, id value.Value, answers *list) []byte {
+	return appendFields(f, dst, "id", id, "answers", answers)
+}
+
+// appendFields appends an object of a value and a list. The names are in the
+// order of deterministic CBOR, the shorter first.
+func appendFields(f format, dst []byte, first string, v value.Value, second string, elements *list) []byte {
+	if f == formatCBOR {
+		dst = appendText(appendHead(dst, 5, 2), first)
+		dst = appendValue(f, dst, v)
+		return elements.appendTo(appendText(dst, second))
+	}
+	dst = append(dst, `{"`+first+`":`...)
+	dst = appendValue(f, dst, v)
+	dst = append(dst, `,"`+second+`":`...)
+	return append(elements.appendTo(dst), '}')
+}
+
+// appendValue appends a value that was decoded from the wire, so that it can be
+// encoded.
+func appendValue(f format, dst []byte, v value.Value) []byte {
+	var encoded []byte
+	var err error
+	if f == formatCBOR {
+		encoded, err = v.AppendCBOR(dst)
+	} else {
+		encoded, err = v.AppendJSON(dst)
+	}
+	if err != nil {
+		return appendValue(f, dst, value.Null())
+	}
+	return encoded
+}
+
+func appendText(dst []byte, s string) []byte { return append(appendHead(dst, 3, uint64(len(s))), s...) }
+
+// appendHead appends the head of a CBOR item (RFC 8949, section 3): its major
+// type and its argument, in the fewest bytes.
+func appendHead(dst []byte, major byte, n uint64) []byte {
+	major <<= 5
+	switch {
+	case n < 24:
+		return append(dst, major|byte(n))
+	case n <= math.MaxUint8:
+		return append(dst, major|24, byte(n))
+	case n <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(dst, major|25), uint16(n))
+	case n <= math.MaxUint32:
+		return binary.BigEndian.AppendUint32(append(dst, major|26), uint32(n))
+	}
+	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
+}
