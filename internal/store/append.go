@@ -63,6 +63,24 @@ func (db *Database) AppendAsync(ctx context.Context, topicName string, done func
 	return db.committer.enqueue(request)
 }
 
+// IsTopic reports whether a table is a topic, or returns fault.NotFound. Where
+// this process alone commits, what it remembers is the newest, and nothing is
+// read.
+func (db *Database) IsTopic(ctx context.Context, tableName string) (bool, error) {
+	catalog := db.catalog.Load()
+	if catalog == nil || db.store.engine.Shared() {
+		var err error
+		if catalog, err = db.Catalog(ctx); err != nil {
+			return false, err
+		}
+	}
+	table, err := catalog.Table(tableName)
+	if err != nil {
+		return false, err
+	}
+	return table.Kind == Topic, nil
+}
+
 // prepareAppend encodes messages and checks what the topic's definition alone
 // can refuse.
 func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, messages []NewMessage) error {
@@ -84,14 +102,13 @@ func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, m
 		}
 	}
 	request.table = table
-	request.messages = make([]*newMessage, len(messages))
-	prepared := make([]newMessage, len(messages))
+	request.reserve(len(messages))
 	for i, message := range messages {
-		if prepared[i], err = prepareValue(table, message.Key, message.Value); err != nil {
+		prepared := request.messages[i]
+		if *prepared, err = prepareValue(table, message.Key, message.Value); err != nil {
 			return err
 		}
-		request.messages[i] = &prepared[i]
-		request.size += len(prepared[i].encoded) + messageHeadBytes + positionKeyBytes
+		request.size += len(prepared.encoded) + messageHeadBytes + positionKeyBytes
 	}
 	if request.size > MaxTransactionBytes {
 		return fault.New(fault.TooLarge, "the messages take more than %d bytes; append them in smaller steps", MaxTransactionBytes)
@@ -138,6 +155,25 @@ type appendRequest struct {
 	messages []*newMessage
 	size     int
 	done     func(error)
+
+	// One message, which most appends are, has its place in the request: an
+	// allocation a message is what the fastest appender waits for.
+	only    newMessage
+	pointer [1]*newMessage
+}
+
+// reserve makes room for a number of messages.
+func (r *appendRequest) reserve(count int) {
+	if count == 1 {
+		r.pointer[0] = &r.only
+		r.messages = r.pointer[:]
+		return
+	}
+	prepared := make([]newMessage, count)
+	r.messages = make([]*newMessage, count)
+	for i := range prepared {
+		r.messages[i] = &prepared[i]
+	}
 }
 
 func (r *appendRequest) bytes() int         { return r.size }

@@ -23,7 +23,7 @@ type Subscription struct {
 // Follow subscribes to what a topic holds after a position, or, where none is
 // given, to what commits from now on.
 func (db *Database) Follow(ctx context.Context, topicName string, after *topic.Position) (*Subscription, error) {
-	snapshot, err := db.space.Snapshot(ctx)
+	snapshot, err := db.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
 // look reads once. committed is closed by the next commit of any process,
 // where several may commit.
 func (f *Subscription) look(ctx context.Context, limit int) (page Page, committed <-chan struct{}, err error) {
-	snapshot, err := f.db.space.Snapshot(ctx)
+	snapshot, err := f.db.snapshot(ctx)
 	if err != nil {
 		return page, nil, err
 	}

@@ -123,7 +123,9 @@ func beginSealing(ctx context.Context, commit engine.Commit, known *sealed) (*se
 
 // request runs one request.
 func (s *sealing) request(r request) error {
-	clear(s.own)
+	if len(s.own) > 0 {
+		clear(s.own)
+	}
 	s.letters = nil
 	return r.seal(s)
 }
@@ -364,6 +366,9 @@ func (s *sealing) admit(table *Table, messages []*newMessage) error {
 			identitiesSeen[string(m.namedKey)] = true
 		}
 		ownBytes += uint64(len(m.encoded))
+	}
+	if table.Topic.RetainBytes == 0 {
+		return nil
 	}
 	// What was admitted earlier in the request counts: a commit never removes
 	// messages of its own.
