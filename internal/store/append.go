@@ -116,6 +116,9 @@ func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, m
 	return nil
 }
 
+// typicalMessageBytes is where most messages fit without growing.
+const typicalMessageBytes = 192
+
 // prepareMessage encodes a message and checks what its topic's definition alone
 // can refuse: its size, its key, its deduplication key.
 func prepareMessage(table *Table, key, v value.Value) (*newMessage, error) {
@@ -124,7 +127,7 @@ func prepareMessage(table *Table, key, v value.Value) (*newMessage, error) {
 }
 
 func prepareValue(table *Table, key, v value.Value) (m newMessage, err error) {
-	m.encoded, err = v.AppendCBOR(make([]byte, 0, 64))
+	m.encoded, err = v.AppendCBOR(make([]byte, 0, typicalMessageBytes))
 	if err != nil {
 		return m, err
 	}

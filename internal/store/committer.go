@@ -59,6 +59,8 @@ type committer struct {
 	// The following are protected by mu.
 	waiting      []request
 	waitingBytes int
+	// spare is memory for waiting, of a commit that has finished.
+	spare []request
 	closed       bool
 	// room is signalled when waiting has room again.
 	room *sync.Cond
@@ -132,10 +134,20 @@ func (c *committer) take() []request {
 	if len(c.waiting) > 0 {
 		c.announce()
 	} else {
-		c.waiting = nil
+		c.waiting, c.spare = c.spare, nil
 	}
 	c.room.Broadcast()
 	return taken
+}
+
+// recycle keeps the memory of requests that have finished.
+func (c *committer) recycle(taken []request) {
+	clear(taken)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cap(taken) > cap(c.spare) {
+		c.spare = taken[:0]
+	}
 }
 
 func (c *committer) run() {
@@ -202,6 +214,7 @@ func (c *committer) commit(ctx context.Context) {
 			r.finished(outcomes[i])
 		}
 	}
+	c.recycle(taken)
 }
 
 // explain gives an engine's error a kind.
