@@ -65,8 +65,10 @@ func startOver(ctx context.Context, db *tidemark.Database) error {
 	return err
 }
 
+// groupTidemark has workers that take a page while the one before it is being
+// acknowledged, as JetStream's client does, whose Ack does not wait.
 func groupTidemark(workers int, d time.Duration) (result, error) {
-	db, group, cleanup, err := openGroup(workers * groupPage)
+	db, group, cleanup, err := openGroup(2 * workers * groupPage)
 	if err != nil {
 		return result{}, err
 	}
@@ -78,22 +80,33 @@ func groupTidemark(workers int, d time.Duration) (result, error) {
 		over     sync.Mutex
 	)
 	ctx, start := context.Background(), time.Now()
+	work := func() error {
+		acknowledged := make(chan error, 1)
+		acknowledged <- nil
+		for time.Since(start) < d {
+			page, err := group.Read(ctx, groupPage, 0)
+			if err := errors.Join(err, <-acknowledged); err != nil {
+				return err
+			}
+			if len(page.Messages) == 0 {
+				over.Lock()
+				err = startOver(ctx, db)
+				over.Unlock()
+				acknowledged <- err
+				continue
+			}
+			go func() {
+				count, err := group.Ack(ctx, page.Messages...)
+				settled.Add(int64(count))
+				acknowledged <- err
+			}()
+		}
+		return <-acknowledged
+	}
 	for range workers {
 		running.Go(func() {
-			for time.Since(start) < d {
-				page, err := group.Read(ctx, groupPage, 0)
-				if err == nil && len(page.Messages) == 0 {
-					over.Lock()
-					err = startOver(ctx, db)
-					over.Unlock()
-				} else if err == nil {
-					_, err = group.Ack(ctx, page.Messages...)
-					settled.Add(int64(len(page.Messages)))
-				}
-				if err != nil {
-					failures <- err
-					return
-				}
+			if err := work(); err != nil {
+				failures <- err
 			}
 		})
 	}
@@ -154,7 +167,7 @@ func groupJetStream(workers int, d time.Duration) (result, error) {
 	}
 	<-js.PublishAsyncComplete()
 	consumer, err := js.CreateConsumer(ctx, "events", jetstream.ConsumerConfig{
-		Durable: "g", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: workers * groupPage, AckWait: time.Hour,
+		Durable: "g", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 2 * workers * groupPage, AckWait: time.Hour,
 	})
 	if err != nil {
 		return result{}, err
