@@ -270,10 +270,7 @@ func (v *groupView) key(p topic.Position, path value.Path) ([]byte, bool) {
 func loadGroup(st rowSource, entries engine.Iterator, definition *Group) (*topic.Group, error) {
 	group, err := newGroup(st, definition)
 	for err == nil && entries.Next() {
-		var entry topic.Entry
-		if entry, err = topic.DecodeEntry(entries.Value()); err == nil {
-			err = group.Load(positionOf(entries.Key()), entry)
-		}
+		err = loadEntryRow(group, positionOf(entries.Key()), entries.Value())
 	}
 	if closing := entries.Close(); err == nil {
 		err = closing
@@ -345,17 +342,7 @@ func (s *sealing) change(table *Table, definition *Group, change topic.Change) e
 	if err := group.Apply(change); err != nil {
 		return err
 	}
-	if change.ForgetTo > 0 {
-		s.commit.DeleteRange(positionRange(rowGroupEntry, definition.ID, 0, change.ForgetTo+1))
-	}
-	for _, entry := range change.Entries {
-		key := positionKey(rowGroupEntry, definition.ID, entry.Position)
-		if entry.After.State == topic.Settled {
-			s.commit.Delete(key)
-		} else {
-			s.commit.Set(key, entry.After.Append(nil))
-		}
-	}
+	writeEntryRows(s.commit, definition.ID, group, change)
 	if change.ChangesHead() {
 		s.commit.Set(objectKey(rowGroupHead, definition.ID), group.Head().Append(nil))
 	}

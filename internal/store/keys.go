@@ -23,7 +23,7 @@ import (
 //	e topic-id time key               the same, by time, for forgetting
 //	p topic-id name                   a named reader's position
 //	h group-id                        a group's head
-//	f group-id position               a message that a group has not settled
+//	f group-id number                 a few neighbouring messages that a group has not settled
 //	q consumer-id number              a message that a consumer parked
 //	a consumer-id key                 the newest position a consumer wrote of an identity
 //	o consumer-id partition           who reads a partition of another system
