@@ -60,8 +60,8 @@ type committer struct {
 	waiting      []request
 	waitingBytes int
 	// spare is memory for waiting, of a commit that has finished.
-	spare []request
-	closed       bool
+	spare  []request
+	closed bool
 	// room is signalled when waiting has room again.
 	room *sync.Cond
 
