@@ -124,6 +124,8 @@ func fetchKafka(t *testing.T) string {
 	if err := os.RemoveAll(fetching); err != nil {
 		t.Fatal(err)
 	}
+	install(t, "java", "default-jre-headless")
+	install(t, "mvn", "maven")
 	fetch := exec.Command("mvn", "-q", "-B", "-f", filepath.Join("kafka", "pom.xml"),
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+fetching)
 	if out, err := fetch.CombinedOutput(); err != nil {
@@ -133,6 +135,18 @@ func fetchKafka(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return jars
+}
+
+// install installs a Debian package where a command of it is missing.
+func install(t *testing.T, command, debianPackage string) {
+	t.Helper()
+	if _, err := exec.LookPath(command); err == nil {
+		return
+	}
+	out, err := exec.Command("sh", "-c", "apt-get update && apt-get install --yes --no-install-recommends "+debianPackage).CombinedOutput()
+	if err != nil {
+		t.Fatalf("this test needs %s, and Debian's package %s cannot be installed: %v\n%s", command, debianPackage, err, out)
+	}
 }
 
 func freePorts(t *testing.T, n int) []int {
