@@ -224,7 +224,8 @@ func (s *Session) send(ctx context.Context) {
 			var frame []byte
 			frame, requests = nextFrame(requests)
 			if err := s.conn.Write(ctx, websocket.MessageBinary, frame); err != nil {
-				s.lost(err)
+				// It closed the connection, so that receive ends, too; and only
+				// that may have read why.
 				return
 			}
 		}
@@ -273,34 +274,47 @@ func (s *Session) receive(ctx context.Context) {
 		}
 		s.mu.Lock()
 		for _, element := range elements {
-			s.deliver(element)
+			if err = s.deliver(element); err != nil {
+				break
+			}
 		}
 		s.mu.Unlock()
+		if err != nil {
+			s.lost(err)
+			return
+		}
 	}
 }
 
-// deliver hands an answer or a push to who waits for it. It is called with mu
-// held.
-func (s *Session) deliver(v value.Value) {
+// deliver hands an answer or a push to who waits for it. It returns an error
+// where the node did not understand what it was sent. It is called with mu held.
+func (s *Session) deliver(v value.Value) error {
 	fields, _ := v.AsObject()
 	if follow, ok := fields["follow"].AsInt(); ok {
 		if subscription := s.follows[follow]; subscription != nil {
 			subscription.deliver(fields)
 		}
-		return
+		return nil
 	}
-	id, _ := fields["id"].AsInt()
+	answers, _ := fields["answers"].AsArray()
+	id, ok := fields["id"].AsInt()
+	if !ok && len(answers) == 1 {
+		// It refuses a whole frame, so that what was in it has no answer.
+		if told := answerOf(answers[0]).Err; told != nil {
+			return told
+		}
+	}
 	call := s.calls[id]
 	if call == nil {
-		return
+		return nil
 	}
 	delete(s.calls, id)
-	answers, _ := fields["answers"].AsArray()
 	call.answers = make([]Answer, len(answers))
 	for i, answer := range answers {
 		call.answers[i] = answerOf(answer)
 	}
 	close(call.done)
+	return nil
 }
 
 func answerOf(v value.Value) Answer {

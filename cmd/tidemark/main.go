@@ -45,12 +45,28 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	go awaitInterrupts(stop)
 	s := &surroundings{ctx: ctx, in: os.Stdin, out: os.Stdout, errors: os.Stderr}
 	status := run(s, os.Args[1:])
 	stop()
 	os.Exit(status)
 }
+
+// awaitInterrupts lets the command end in order at the first interrupt, and
+// ends the process at the second.
+func awaitInterrupts(stop func()) {
+	interrupts := make(chan os.Signal, 2)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	<-interrupts
+	stop()
+	<-interrupts
+	os.Exit(interrupted)
+}
+
+// interrupted is the status of a process that an interrupt ended at once, by the
+// custom of shells.
+const interrupted = 130
 
 // run runs the command line and returns the status to exit with.
 func run(s *surroundings, arguments []string) int {

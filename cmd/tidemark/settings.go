@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -45,7 +46,7 @@ type settingsFile map[string]any
 // loadSettings reads a file of settings.
 func loadSettings(r io.Reader) (kong.Resolver, error) {
 	settings := settingsFile{}
-	if err := yaml.NewDecoder(r).Decode(&settings); err != nil && err != io.EOF {
+	if err := yaml.NewDecoder(r).Decode(&settings); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("the settings do not parse: %w", err)
 	}
 	return settings, nil
@@ -88,6 +89,11 @@ func (f settingsFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 			parts[i] = fmt.Sprint(part)
 		}
 		return strings.Join(parts, ","), nil
+	case string:
+		if x == "" {
+			return nil, nil // as where it is not there
+		}
+		return x, nil
 	case map[string]any:
 		return nil, fmt.Errorf("takes a value, not fields")
 	}
@@ -104,12 +110,11 @@ func printSettings(out io.Writer, node *kong.Node) error {
 		for _, line := range wrap(flag.Help, 76) {
 			fmt.Fprintf(out, "# %s\n", line)
 		}
+		otherwise := ""
 		if flag.HasDefault {
-			fmt.Fprintf(out, "# Default: %s. ", flag.Default)
-		} else {
-			fmt.Fprint(out, "# ")
+			otherwise = "Default: " + flag.Default + ". "
 		}
-		fmt.Fprintf(out, "Flag --%s, environment %s.\n", flag.Name, strings.Join(flag.Envs, ", "))
+		fmt.Fprintf(out, "# %sFlag --%s, environment %s.\n", otherwise, flag.Name, strings.Join(flag.Envs, ", "))
 		line, err := yaml.Marshal(map[string]any{flag.Name: shown(flag)})
 		if err != nil {
 			return err

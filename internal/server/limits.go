@@ -22,7 +22,7 @@ type Limits struct {
 	Sessions           int `name:"sessions" default:"4096" help:"Sessions at once: WebSockets, and HTTP requests while they run. Each takes about 50 KiB."`
 	SessionsPerAddress int `name:"sessions-per-address" default:"1024" help:"Sessions at once of one address (of one /64 network in IPv6), so that one client leaves room for others. Raise it where all clients come through one proxy."`
 	WaitingReads       int `name:"waiting-reads" default:"8192" help:"Reads that wait at once, of all sessions: READ ... WAIT and FOLLOW."`
-	Follows            int `name:"follows" default:"64" help:"FOLLOWs that one session may have open."`
+	Follows            int `name:"follows" default:"64" help:"FOLLOWs that one session may have open. Each holds a page of messages while its client takes none."`
 	Pipelined          int `name:"pipelined" default:"8192" help:"Requests of one session that may be on their way at once. A client past it waits until answers are taken."`
 }
 

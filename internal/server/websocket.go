@@ -216,11 +216,8 @@ func (c *connection) receive(body []byte, release func()) {
 	if many {
 		c.takesArrays.Store(true)
 	}
-	switch most := c.server.limits.Pipelined; {
-	case err != nil:
+	if err != nil {
 		requests = []request{{id: value.Null(), refused: err}}
-	case len(requests) > most:
-		requests = []request{{id: value.Null(), refused: fault.New(fault.TooLarge, "the frame holds %d requests, and %d are the limit of this node; none of them ran", len(requests), most)}}
 	}
 	turn := requests[:0]
 	for _, r := range requests {

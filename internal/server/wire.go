@@ -48,6 +48,10 @@ type request struct {
 	refused error
 }
 
+// maxFrameRequests is how many requests a frame may hold: a request takes much
+// more memory than the two bytes that an empty one is sent as.
+const maxFrameRequests = 16_384
+
 // decodeFrame takes a frame apart. many says that it is an array. A request
 // that is none is among the requests, to be answered in its turn; an error is
 // that of a frame which is nothing at all.
@@ -59,6 +63,9 @@ func decodeFrame(f format, frame []byte) (requests []request, many bool, err err
 	elements, many := v.AsArray()
 	if !many {
 		return []request{requestOf(v)}, false, nil
+	}
+	if len(elements) > maxFrameRequests {
+		return nil, true, fault.New(fault.TooLarge, "the frame holds %d requests, and %d are the limit; send them in several, none of them ran", len(elements), maxFrameRequests)
 	}
 	requests = make([]request, len(elements))
 	for i, element := range elements {
@@ -103,7 +110,7 @@ func requestOf(v value.Value) request {
 func (r *request) read(fields value.Object) error {
 	isScript := false
 	for name, field := range fields {
-		ok := true
+		var ok bool
 		switch name {
 		case "id":
 			ok = isName(field)

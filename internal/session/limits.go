@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
+	"github.com/tidemarkdb/tidemark/value"
 )
 
 // Limits bound what the statements of a session may take from others. The zero
@@ -128,4 +129,32 @@ func (s *Session) Abandon(reason error) {
 	if s.failure == nil {
 		s.failure = fault.Of(reason)
 	}
+}
+
+// weight is about how many bytes a value takes, of an answer that is held.
+func weight(v value.Value) int {
+	const each = 16
+	switch v.Kind() {
+	case value.KindString:
+		s, _ := v.AsString()
+		return each + len(s)
+	case value.KindBytes:
+		b, _ := v.AsBytes()
+		return each + len(b)
+	case value.KindArray:
+		elements, _ := v.AsArray()
+		total := each
+		for _, element := range elements {
+			total += weight(element)
+		}
+		return total
+	case value.KindObject:
+		fields, _ := v.AsObject()
+		total := each
+		for name, field := range fields {
+			total += each + len(name) + weight(field)
+		}
+		return total
+	}
+	return each
 }

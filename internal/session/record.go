@@ -142,15 +142,7 @@ func (s *Session) isTopic(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	catalog, err := db.Catalog(ctx)
-	if err != nil {
-		return false, err
-	}
-	table, err := catalog.Table(name)
-	if err != nil {
-		return false, err
-	}
-	return table.Kind == store.Topic, nil
+	return db.IsTopic(ctx, name)
 }
 
 // append appends messages in one commit of their own.

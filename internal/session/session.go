@@ -141,8 +141,15 @@ func (s *Session) unit(statements []lang.Statement) int {
 func (s *Session) runTransaction(ctx context.Context, statements []lang.Statement) []Answer {
 	answers := make([]Answer, len(statements))
 	_ = Rerun(ctx, func() error {
+		held := 0
 		for i, statement := range statements {
 			answers[i] = s.run(ctx, statement)
+			// They are all held until the COMMIT.
+			held += weight(answers[i].Value)
+			if held > s.limits.AnswerBytes && s.tx != nil && s.failure == nil {
+				answers[i] = failed(fault.New(fault.TooLarge, "the answers of the transaction take more than %d bytes; ask for less in one transaction", s.limits.AnswerBytes))
+				s.failure = answers[i].Err
+			}
 		}
 		// The last one is the COMMIT; a conflict there is what running again
 		// mends. Nothing is typed as nil, so the check is on the value.

@@ -1,6 +1,6 @@
 -- What is in the entries, for people: the engine itself reads none of this. The
 -- layout of keys and rows is that of internal/store (keys.go, message.go,
--- tail.go) and internal/topic (entry.go), whose changes bring new views.
+-- tail.go, group_rows.go) and internal/topic (entry.go), whose changes bring new views.
 --
 -- CASE keeps a row of another kind from being decoded, in whatever order the
 -- conditions are looked at. Columns that are called key or end with _key are
@@ -130,8 +130,10 @@ LEFT JOIN LATERAL (
         ) AS head
     ) AS bounds
 ) AS h ON true
+-- A row holds eight neighbouring positions and begins with the offset of the
+-- first that is not settled.
 LEFT JOIN LATERAL (
-    SELECT {{number "key" "5" 8}} AS first
+    SELECT CASE WHEN length(value) > 0 THEN {{number "key" "5" 8}} * 8 + get_byte(value, 0) END AS first
     FROM {{schema}}.entries
     WHERE space_id = g.space_id
       AND key >= decode('66' || lpad(to_hex(g.group_id), 8, '0'), 'hex')
