@@ -125,7 +125,7 @@ func (s *Session) write(e *environment, tableName string, rows []newRow) (Answer
 				}
 				continue
 			}
-			record, err := s.writeRecord(e, tx, table, row.key, row.content, tx.Create)
+			record, err := s.writeRecord(e, table, row.key, row.content, tx.Create)
 			if err != nil {
 				return Answer{}, err
 			}
@@ -178,7 +178,7 @@ func (s *Session) upsert(e *environment, x *lang.Upsert) (Answer, error) {
 			return Answer{}, err
 		}
 		written := collector{limits: e.limits}
-		record, err := s.writeRecord(e, tx, table, key, content, tx.Put)
+		record, err := s.writeRecord(e, table, key, content, tx.Put)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -191,7 +191,7 @@ func (s *Session) upsert(e *environment, x *lang.Upsert) (Answer, error) {
 
 // writeRecord writes a record as its table keeps it: with defaults for what is
 // absent, and only where every assertion is true.
-func (s *Session) writeRecord(e *environment, tx *store.Tx, table *store.Table, key, content value.Value, write writer) (store.Row, error) {
+func (s *Session) writeRecord(e *environment, table *store.Table, key, content value.Value, write writer) (store.Row, error) {
 	if table.Kind == store.Collection || table.Kind == store.TypedTable {
 		row, err := identified(table, key, content)
 		if err != nil {
@@ -310,7 +310,7 @@ func (s *Session) update(e *environment, x *lang.Update) (Answer, error) {
 				return store.Row{}, err
 			}
 		}
-		return s.writeRecord(e, tx, table, row.ID.Key, changed, tx.Put)
+		return s.writeRecord(e, table, row.ID.Key, changed, tx.Put)
 	})
 }
 

@@ -333,7 +333,7 @@ func (s *Session) Put(ctx context.Context, tableName string, key, record value.V
 			return err
 		}
 		e := &environment{ctx: ctx, store: s.store, params: s.params, limits: s.limits}
-		_, err = s.writeRecord(e, tx, table, key, record, tx.Put)
+		_, err = s.writeRecord(e, table, key, record, tx.Put)
 		return err
 	})
 }

@@ -19,6 +19,6 @@ func NewWriter(s *store.Store) *Writer { return &Writer{New(s, Options{})} }
 // the table refuses leaves the transaction as it was.
 func (w *Writer) Put(ctx context.Context, tx *store.Tx, table *store.Table, key, record value.Value) error {
 	e := &environment{ctx: ctx, store: w.session.store, limits: w.session.limits}
-	_, err := w.session.writeRecord(e, tx, table, key, record, tx.Put)
+	_, err := w.session.writeRecord(e, table, key, record, tx.Put)
 	return err
 }

@@ -434,7 +434,7 @@ func (r *txRequest) apply(s *sealing, topics []topicAppends) error {
 			return err
 		}
 	}
-	r.sealed = append(s.letters, topics...)
+	r.sealed = slices.Concat(s.letters, topics)
 	for _, table := range s.catalog.tables {
 		if slices.Contains(tx.altered, table.ID) {
 			t, err := s.topic(table)
