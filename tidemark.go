@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
@@ -19,6 +20,7 @@ type settings struct {
 	log        *slog.Logger
 	clock      func() time.Time
 	cacheBytes int64
+	schema     string
 }
 
 // WithLog sends what an operator must know to a logger. Default:
@@ -30,9 +32,14 @@ func WithLog(log *slog.Logger) Option { return func(s *settings) { s.log = log }
 func WithClock(clock func() time.Time) Option { return func(s *settings) { s.clock = clock } }
 
 // WithCacheBytes sets how much memory holds blocks that were read from the
-// disk. Default: 64 MiB. More helps only a program that reads the same
-// records again and again, and more of them than fit.
+// disk, on the embedded engine. Default: 64 MiB. More helps only a program that
+// reads the same records again and again, and more of them than fit.
 func WithCacheBytes(n int64) Option { return func(s *settings) { s.cacheBytes = n } }
+
+// WithSchema sets the schema of OpenPostgres that holds the store's tables, so
+// that several stores, or an application's own tables, live in one database.
+// Default: tidemark.
+func WithSchema(name string) Option { return func(s *settings) { s.schema = name } }
 
 // Store is an open store. It is safe for concurrent use, and must be closed.
 // While it is open it does its housekeeping and runs its declared consumers.
@@ -59,6 +66,20 @@ func Open(dir string, options ...Option) (*Store, error) {
 func OpenMemory(options ...Option) (*Store, error) {
 	s := newSettings(options)
 	e, err := pebble.OpenMemory(s.engineOptions())
+	if err != nil {
+		return nil, err
+	}
+	return open(e, s)
+}
+
+// OpenPostgres opens the store that a PostgreSQL carries, in a schema of its
+// own. Any number of processes open it at once and see one store: each other's
+// commits, definitions and declared consumers. Its tables are made on first
+// use. url is as libpq takes it, also with several hosts; a failover between
+// them is followed.
+func OpenPostgres(ctx context.Context, url string, options ...Option) (*Store, error) {
+	s := newSettings(options)
+	e, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: s.schema, Clock: s.clock, Logger: s.log})
 	if err != nil {
 		return nil, err
 	}
