@@ -4,8 +4,10 @@ import (
 	"bufio"
 	_ "embed"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/internal/lang"
 	"github.com/tidemarkdb/tidemark/internal/session"
@@ -47,10 +49,22 @@ func (demoCommand) Run(s *surroundings) error {
 	fmt.Fprintf(out, "A store in %s, with fsync before every answer.\n\n", dir)
 	caller := store.newSession()
 	defer caller.Close()
+	told := 0
 	caller.RunScript(s.ctx, script, nil, func(statement lang.Statement, answer session.Answer) {
+		printProse(out, walkThrough[told:statement.Span().Start])
+		told = statement.Span().End
 		print.print(script.Text(statement), answer)
 		_ = out.Flush()
 	})
 	fmt.Fprintf(out, "That was the walk-through. \"tidemark run FILE\" runs a script of yours.\n")
 	return out.Flush()
+}
+
+// printProse prints the comments that stand between two statements.
+func printProse(out io.Writer, between string) {
+	for line := range strings.Lines(between) {
+		if comment, ok := strings.CutPrefix(strings.TrimSpace(line), "-- "); ok {
+			fmt.Fprintf(out, "%s\n\n", comment)
+		}
+	}
 }
