@@ -16,5 +16,5 @@
 //
 //	if errors.Is(err, fault.RecordExists) { … }
 //
-// See package fault for all of them, and docs/reference for the statements.
+// See package fault for all of them, and docs/reference.md for the statements.
 package tidemark

@@ -2,6 +2,7 @@ package tidemark_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/tidemarkdb/tidemark"
@@ -28,6 +29,7 @@ func TestTheReadmesProgramKeepsItsPromise(t *testing.T) {
 	// Publish. The answer comes when the message is on the disk.
 	message, _, err := db.Topic("events").Append(ctx, Paid{Order: "o-17", Total: 40})
 	check(t, err)
+	fmt.Println("appended at position", message.Position())
 	if message.Position() != 1 {
 		t.Fatalf("appended at %d", message.Position())
 	}

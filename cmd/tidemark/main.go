@@ -74,7 +74,6 @@ func run(s *surroundings, arguments []string) int {
 	parser, err := kong.New(&c,
 		kong.Name("tidemark"),
 		kong.Description(description),
-		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(s.out, s.errors),
 		kong.Configuration(loadSettings),
@@ -86,7 +85,7 @@ func run(s *surroundings, arguments []string) int {
 	}
 	parsed, err := parser.Parse(arguments)
 	if err != nil {
-		fmt.Fprintln(s.errors, "tidemark:", err)
+		fmt.Fprintf(s.errors, "tidemark: %s; tidemark --help shows what there is\n", err)
 		return 2
 	}
 	err = parsed.Run(s)

@@ -41,7 +41,7 @@ func (r *remote) Close() { _ = r.session.Close() }
 func (r *remote) RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer)) {
 	statements := script.Statements
 	for len(statements) > 0 {
-		unit := statements[:r.unit(statements)]
+		unit := statements[:session.Unit(statements, r.inTransaction)]
 		statements = statements[len(unit):]
 		text := script.Source[unit[0].Span().Start:unit[len(unit)-1].Span().End]
 		answers, err := r.session.Run(ctx, text, params)
@@ -60,22 +60,6 @@ func (r *remote) RunScript(ctx context.Context, script *lang.Script, params map[
 			}
 		}
 	}
-}
-
-// unit is how many statements, from the first, are sent as one.
-func (r *remote) unit(statements []lang.Statement) int {
-	if _, begins := statements[0].(*lang.Begin); !begins || r.inTransaction {
-		return 1
-	}
-	for i, statement := range statements {
-		switch statement.(type) {
-		case *lang.Commit:
-			return i + 1
-		case *lang.Cancel:
-			return 1
-		}
-	}
-	return 1
 }
 
 // note keeps whether a transaction is open.

@@ -107,7 +107,7 @@ func (s *Session) RunScript(ctx context.Context, script *lang.Script, params map
 	s.params = params
 	statements := script.Statements
 	for len(statements) > 0 {
-		count := s.unit(statements)
+		count := Unit(statements, s.tx != nil)
 		if count == 1 {
 			tell(statements[0], s.run(ctx, statements[0]))
 		} else {
@@ -119,10 +119,10 @@ func (s *Session) RunScript(ctx context.Context, script *lang.Script, params map
 	}
 }
 
-// unit is how many statements, from the first, run as one: a whole BEGIN …
-// COMMIT, or one.
-func (s *Session) unit(statements []lang.Statement) int {
-	if _, begins := statements[0].(*lang.Begin); !begins || s.tx != nil {
+// Unit is how many statements, from the first, run as one and may so be run
+// again: a whole BEGIN … COMMIT where no transaction is open, or one.
+func Unit(statements []lang.Statement, inTransaction bool) int {
+	if _, begins := statements[0].(*lang.Begin); !begins || inTransaction {
 		return 1
 	}
 	for i, statement := range statements {
@@ -152,7 +152,7 @@ func (s *Session) runTransaction(ctx context.Context, statements []lang.Statemen
 			}
 		}
 		// The last one is the COMMIT; a conflict there is what running again
-		// mends. Nothing is typed as nil, so the check is on the value.
+		// mends. Err has a type of its own, whose nil is no nil error.
 		if err := answers[len(answers)-1].Err; err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -327,9 +328,11 @@ func drain(t *testing.T, db *store.Database, h *history, passDeadlines func()) {
 }
 
 // movingClock is the machine's clock and what a test adds to it.
-type movingClock struct{ ahead time.Duration }
+type movingClock struct{ ahead atomic.Int64 }
 
-func (c *movingClock) now() time.Time { return time.Now().Add(c.ahead) }
+func (c *movingClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *movingClock) advance(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (h *history) String() string {
 	return fmt.Sprintf("%d appends and transactions, place %d, ring %d, %d settled", len(h.named), h.place, h.rung, len(h.settled))

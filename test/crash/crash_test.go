@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -51,6 +52,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
+	if testing.Short() {
+		*rounds, *powerRounds = *rounds/5, *powerRounds/5
+	}
 	os.Exit(m.Run())
 }
 
@@ -100,7 +104,7 @@ func TestAProcessThatIsKilledTakesBackNothingThatItSaid(t *testing.T) {
 		}
 		check(t, db, h)
 		if round == *rounds-1 {
-			drain(t, db, h, func() { clock.ahead += 1e9 })
+			drain(t, db, h, func() { clock.advance(time.Second) })
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -184,7 +188,7 @@ func TestAMachineThatLosesPowerTakesBackNothingThatItSaid(t *testing.T) {
 		}
 		check(t, db, h)
 		if round%storeLife == storeLife-1 || round == *powerRounds-1 {
-			drain(t, db, h, func() { clock.ahead += 1e9 })
+			drain(t, db, h, func() { clock.advance(time.Second) })
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -62,6 +62,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestALargeTopicAndThousandsOfWaitingAppendsStayWithinTheMemoryPromised(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector, whose runs are short, takes many times the memory")
+	}
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), folderVariable+"="+t.TempDir(), messagesVariable+"="+strconv.Itoa(*messages))
 	var complaints bytes.Buffer

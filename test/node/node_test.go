@@ -172,14 +172,18 @@ type appender struct {
 // sessions, until each has ended. acknowledged is told of every acknowledgement.
 func appendUntilEnd(t *testing.T, p *process, sessions int, acknowledged func()) []*appender {
 	t.Helper()
-	appenders := make([]*appender, sessions)
-	var all sync.WaitGroup
+	// All are connected before the first appends: the node may be ended by
+	// what one of them has acknowledged.
+	appenders, connected := make([]*appender, sessions), make([]*client.Session, sessions)
 	for i := range appenders {
-		appenders[i] = &appender{}
 		s, err := p.dial()
 		if err != nil {
 			t.Fatal(err)
 		}
+		appenders[i], connected[i] = &appender{}, s
+	}
+	var all sync.WaitGroup
+	for i, s := range connected {
 		all.Go(func() {
 			defer func() { _ = s.Close() }()
 			appenders[i].run(s, int64(i), acknowledged)
