@@ -28,6 +28,11 @@ func (db *Database) Append(ctx context.Context, topicName string, messages ...Ne
 		}
 		err := submit(ctx, db.committer, request, request.waiter)
 		if errors.Is(err, errStale) {
+			// Another process may have altered the topic: what this one
+			// remembers is renewed, or it would prepare the same for ever.
+			if _, err := db.Catalog(ctx); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if err != nil {

@@ -175,6 +175,11 @@ func (c *committer) commit(ctx context.Context) {
 		if taken == nil {
 			taken = c.take()
 			outcomes = make([]error, len(taken))
+		} else {
+			// The engine runs the form again, since what it made was not
+			// committed. What known says of that may carry the sequence of a
+			// commit that another process made meanwhile.
+			c.known.sequence = forming
 		}
 		if c.distrust.Swap(false) {
 			c.known.sequence = forming

@@ -96,10 +96,11 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
+	// Before closed is seen, so that housekeeping does not complain of it.
+	s.housekeeping()
 	s.closed = true
 	databases := s.databases
 	s.mu.Unlock()
-	s.housekeeping()
 	s.housekeepingDone.Wait()
 	for _, database := range databases {
 		database.close()

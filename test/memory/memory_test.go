@@ -1,9 +1,7 @@
-//go:build linux
+// The race detector takes several times the memory of what it watches, and
+// VmHWM is Linux's.
+//go:build linux && !race
 
-// Package memory measures how much memory a store takes while it does much:
-// thousands of appends that wait for the disk, a READ and a SELECT over a large
-// topic. It is measured in a process of its own, as the highest resident size
-// that the kernel saw (VmHWM of /proc/self/status, proc(5)).
 package memory
 
 import (
@@ -62,9 +60,6 @@ func TestMain(m *testing.M) {
 }
 
 func TestALargeTopicAndThousandsOfWaitingAppendsStayWithinTheMemoryPromised(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector, whose runs are short, takes many times the memory")
-	}
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), folderVariable+"="+t.TempDir(), messagesVariable+"="+strconv.Itoa(*messages))
 	var complaints bytes.Buffer
