@@ -92,7 +92,7 @@ func TestAnAppendGoesOnWithWhatAnotherProcessMadeOfTheTopic(t *testing.T) {
 			Topic: topic.TopicDefinition{MaxBytes: 100}}, store.Overwrite)
 	})
 	if err != nil {
-		_, err = there.transact(func(tx *store.Tx) error { return tx.DropTable(there.ctx, eventsTopic, store.Topic) })
+		_, err = there.transact(func(tx *store.Tx) error { return tx.DropTable(there.ctx, store.Topic, eventsTopic) })
 		there.must(err)
 		there.defineTopic(eventsTopic, topic.TopicDefinition{MaxBytes: 100})
 	}
