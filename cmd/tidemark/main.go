@@ -26,9 +26,10 @@ with its answer. "tidemark run" runs scripts of statements from files, and
 
 // commands are the subcommands; each is in a file of its own.
 type commands struct {
-	Run   runCommand   `cmd:"" help:"Run scripts of statements and print their answers."`
-	Serve serveCommand `cmd:"" help:"Serve a store over HTTP and WebSockets."`
-	Demo  demoCommand  `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
+	Run    runCommand    `cmd:"" help:"Run scripts of statements and print their answers."`
+	Serve  serveCommand  `cmd:"" help:"Serve a store over HTTP and WebSockets."`
+	Ingest ingestCommand `cmd:"" help:"Look after the declared consumers of a node."`
+	Demo   demoCommand   `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
 }
 
 // surroundings are what a command reads, writes and is ended by.

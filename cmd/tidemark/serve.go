@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/internal/server"
 )
@@ -81,6 +82,7 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	node, err := server.New(server.Options{
 		Store: store.Store, Running: store.consumers, Limits: c.Limits, TLS: tlsConfig,
 		Origins: c.Origin, LocalHostsOnly: !c.AllowAnonymous, Log: log,
+		Collectors: []prometheus.Collector{store.consumers},
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())

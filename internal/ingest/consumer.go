@@ -43,8 +43,10 @@ type progress struct {
 	halted      bool
 	lastError   string
 	lastErrorAt time.Time
-	// positions are the next offsets of the partitions of a Kafka topic.
-	positions map[int32]int64
+	// positions are the next offsets of the partitions of a Kafka topic, and
+	// ends the offsets that the broker was last seen to give next.
+	positions, ends map[int32]int64
+	rate            rate
 }
 
 // startConsumer starts the members of a declaration, once those of the one
@@ -57,7 +59,7 @@ func (sv *Supervisor) startConsumer(database *store.Database, declared *store.Co
 			slog.String("consumer", declared.Name), slog.String("kind", string(declared.Kind)),
 			slog.String("database", database.Namespace+"/"+database.Name)),
 	}
-	c.progress = progress{lapsed: map[int32]int64{}, positions: map[int32]int64{}}
+	c.progress = progress{lapsed: map[int32]int64{}, positions: map[int32]int64{}, ends: map[int32]int64{}}
 	sv.done.Go(func() {
 		defer close(c.ended)
 		defer cancel()
@@ -88,7 +90,7 @@ func (c *consumer) goOn(before *consumer) {
 	p := before.progress
 	p.lapsed = maps.Clone(p.lapsed)
 	before.mu.Unlock()
-	p.halted, p.positions = false, map[int32]int64{}
+	p.halted, p.positions, p.ends = false, map[int32]int64{}, map[int32]int64{}
 	c.mu.Lock()
 	c.progress = p
 	c.mu.Unlock()
@@ -147,6 +149,7 @@ func (c *consumer) count(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.applied += int64(b.applied)
+	c.rate.add(time.Now(), int64(b.applied))
 	c.quarantined += int64(b.quarantined)
 }
 
@@ -166,21 +169,48 @@ func (c *consumer) reached(partition int32, next int64) {
 	c.positions[partition] = next
 }
 
+// endsAt notes which offset the broker gives next in a partition.
+func (c *consumer) endsAt(partition int32, next int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends[partition] = next
+}
+
 func (c *consumer) left(partition int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.positions, partition)
+	delete(c.ends, partition)
+}
+
+// lag is how many messages of a Kafka topic's partitions that are read here
+// are not applied yet.
+func (p *progress) lag() int64 {
+	var lag int64
+	for partition, end := range p.ends {
+		if at, known := p.positions[partition]; known {
+			lag += max(end-at, 0)
+		}
+	}
+	return lag
+}
+
+// snapshot is a copy of what the report tells.
+func (c *consumer) snapshot() progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.progress
+	p.lapsed, p.positions, p.ends = maps.Clone(p.lapsed), maps.Clone(p.positions), maps.Clone(p.ends)
+	return p
 }
 
 // report is what INFO tells under running.
 func (c *consumer) report() value.Object {
-	c.mu.Lock()
-	p := c.progress
-	p.lapsed, p.positions = maps.Clone(p.lapsed), maps.Clone(p.positions)
-	c.mu.Unlock()
+	p := c.snapshot()
 	report := value.Object{
 		"running":       value.Bool(!p.halted),
 		"applied":       value.Int(p.applied),
+		"rate":          value.Float(p.rate.perSecond(time.Now())),
 		"quarantined":   value.Int(p.quarantined),
 		"halted":        value.Bool(p.halted),
 		"last_error":    value.Null(),
@@ -192,6 +222,7 @@ func (c *consumer) report() value.Object {
 	}
 	if c.declared.Kind == store.KafkaConsumer {
 		report["positions"] = byPartition(p.positions)
+		report["lag"] = value.Int(p.lag())
 		if len(p.lapsed) > 0 {
 			report["lapsed"] = byPartition(p.lapsed)
 		}

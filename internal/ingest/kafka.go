@@ -180,7 +180,10 @@ func (k *kafkaSource) poll(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) { k.take(p.Partition, p.LogStartOffset, p.Records) })
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		k.endsAt(p.Partition, p.HighWatermark)
+		k.take(p.Partition, p.LogStartOffset, p.Records)
+	})
 	return nil
 }
 

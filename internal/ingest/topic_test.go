@@ -275,7 +275,7 @@ func TestInfoListsWhatIsDeclaredAndWhatRuns(t *testing.T) {
 	n.eventually("INFO FOR TOPIC CONSUMER events_in", `{"declared":{"consumer":"events_in","from":"order_events","group":"into-rows",`+
 		`"identity":"order_id","into":"order_rows","map":{"amount":"total"},"on_failure":"quarantine","parallelism":2},`+
 		`"guarantees":{"delivery":"exactly once into this store","exactly_once":true,"schema_inference":false},`+
-		`"running":{"applied":0,"halted":false,"lag":0,"last_error":null,"last_error_at":null,"quarantined":0,"running":true}}`)
+		`"running":{"applied":0,"halted":false,"lag":0,"last_error":null,"last_error_at":null,"quarantined":0,"rate":0.0,"running":true}}`)
 	n.eventuallyHas("INFO FOR TOPIC order_events", `"ingested_by":[{"consumer":"events_in","group":"into-rows","running":true,"table":"order_rows"}]`)
 	n.eventually("INFO FOR KAFKA CONSUMERS", `[]`)
 

@@ -57,6 +57,8 @@ func newMetrics(s *Server) *metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&topicCollector{server: s},
 	)
+	m.registry.MustRegister(s.store.Collectors()...)
+	m.registry.MustRegister(s.options.Collectors...)
 	return m
 }
 

@@ -57,6 +57,9 @@ type Options struct {
 	// Registry is where the metrics are registered. Default: one of the
 	// server's own, which /metrics shows.
 	Registry *prometheus.Registry
+	// Collectors are registered beside the server's own metrics and the
+	// store's.
+	Collectors []prometheus.Collector
 	// Log receives what an operator must know. Default: slog.Default().
 	Log *slog.Logger
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
@@ -171,6 +172,7 @@ func (c *committer) commit(ctx context.Context) {
 	var taken []request
 	var outcomes []error
 	var formed *sealing
+	var formedAt time.Time
 	_, err := c.database.space.Commit(ctx, func(commit engine.Commit) error {
 		if taken == nil {
 			taken = c.take()
@@ -199,10 +201,12 @@ func (c *committer) commit(ctx context.Context) {
 			return err
 		}
 		s.settle()
+		formedAt = time.Now()
 		return nil
 	})
 	if err != nil {
 		c.distrust.Store(true)
+		c.database.store.metrics.failed()
 		err = c.explain(err)
 		if taken == nil {
 			// The engine refused before the form ran. Those who wait are told,
@@ -211,6 +215,7 @@ func (c *committer) commit(ctx context.Context) {
 		}
 	} else if formed != nil {
 		c.database.committed(formed)
+		c.database.store.metrics.committed(formedAt, formed.appended, outcomes)
 	}
 	for i, r := range taken {
 		if err != nil {

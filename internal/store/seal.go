@@ -38,6 +38,8 @@ type sealing struct {
 	touchedTopics map[ObjectID]*sealedTopic
 	touchedGroups map[ObjectID]struct{}
 	wrote         bool
+	// appended counts the messages that this commit appends.
+	appended int
 	// own is what the request that is being sealed appends, by topic in bytes,
 	// and letters are the dead letters among it.
 	own     map[ObjectID]uint64
@@ -424,6 +426,7 @@ func (s *sealing) appendOne(t *sealedTopic, m *newMessage) {
 	var key [positionKeyBytes]byte
 	s.commit.Set(appendPositionKey(key[:0], rowMessage, t.table.ID, m.position), row)
 	s.wrote = true
+	s.appended++
 	s.touch(t)
 
 	if m.namedKey != nil {

@@ -46,6 +46,8 @@ type Store struct {
 	engine engine.Engine
 	root   engine.Space
 	log    *slog.Logger
+	// metrics are of all databases together.
+	metrics *metrics
 
 	mu sync.Mutex
 	// The following are protected by mu.
@@ -63,7 +65,7 @@ func Open(ctx context.Context, e engine.Engine, options Options) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, root: root, log: options.Log, databases: map[engine.SpaceID]*Database{}}
+	s := &Store{engine: e, root: root, log: options.Log, metrics: newMetrics(), databases: map[engine.SpaceID]*Database{}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
