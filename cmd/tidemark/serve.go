@@ -30,6 +30,8 @@ type serveCommand struct {
 	TLSCert        string   `name:"tls-cert" help:"File of the TLS certificate and its chain, in PEM. With --tls-key the node speaks https and wss only; both are read again on SIGHUP." placeholder:"FILE"`
 	TLSKey         string   `name:"tls-key" help:"File of the certificate's private key, in PEM." placeholder:"FILE"`
 
+	OTLP string `name:"otlp" help:"OpenTelemetry collector that spans are sent to over HTTP, as http://127.0.0.1:4318. A request is a span of the trace that its traceparent names, where its caller records that one; left out, nothing is traced. Messages carry their trace context either way." placeholder:"URL"`
+
 	LogFormat    string        `default:"text" enum:"text,json" help:"Form of the log, which goes to standard error: text or json."`
 	LogLevel     slog.Level    `default:"INFO" help:"What is logged: DEBUG tells every request, INFO what the node does, WARN and ERROR what needs somebody."`
 	ShutdownTime time.Duration `default:"20s" help:"How long a shutdown may take. What then still runs is given up: it is committed whole or not at all, and its client is not told."`
@@ -71,6 +73,11 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
+	tracer, flush, err := openTracer(s.ctx, c.OTLP)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	started := time.Now()
 	store, err := c.openStore(s.ctx, log)
 	if err != nil {
@@ -82,7 +89,7 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	node, err := server.New(server.Options{
 		Store: store.Store, Running: store.consumers, Limits: c.Limits, TLS: tlsConfig,
 		Origins: c.Origin, LocalHostsOnly: !c.AllowAnonymous, Log: log,
-		Collectors: []prometheus.Collector{store.consumers},
+		Collectors: []prometheus.Collector{store.consumers}, Tracer: tracer,
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())

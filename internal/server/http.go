@@ -113,12 +113,18 @@ func (x *exchange) refuseBody(err error) {
 
 // run parses the request, runs it and answers.
 func (x *exchange) run(ctx context.Context, body []byte) {
-	source, params, err := x.decodeBody(body)
+	request, err := x.decodeBody(body)
 	if err != nil {
 		x.refuse(http.StatusBadRequest, "syntax", err)
 		return
 	}
-	script, err := lang.Parse(source)
+	ctx, end, err := x.server.begin(ctx, "http", request.headers)
+	if err != nil {
+		x.refuse(http.StatusBadRequest, "syntax", err)
+		return
+	}
+	defer end()
+	script, err := lang.Parse(request.sql)
 	if err != nil {
 		x.refuse(http.StatusBadRequest, "syntax", err)
 		return
@@ -134,15 +140,17 @@ func (x *exchange) run(ctx context.Context, body []byte) {
 		return
 	}
 	defer caller.Close()
-	answers := x.server.runScript(ctx, caller, script, params, x.format)
+	answers := x.server.runScript(ctx, caller, script, request.params, x.format)
 	x.answer(http.StatusOK, answers)
 }
 
-// decodeBody takes the script and its parameters out of the body: JSON or CBOR
-// where the content type says so, text otherwise.
-func (x *exchange) decodeBody(body []byte) (source string, params map[string]value.Value, err error) {
+// decodeBody takes the request out of the body: JSON or CBOR where the content
+// type says so, the text of a script otherwise. Where it has no headers of its
+// own, the trace context of the HTTP request is its headers.
+func (x *exchange) decodeBody(body []byte) (request, error) {
 	media, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	var decoded value.Value
+	var err error
 	switch media {
 	case mediaJSON:
 		decoded, err = decode(formatJSON, body)
@@ -150,18 +158,21 @@ func (x *exchange) decodeBody(body []byte) (source string, params map[string]val
 		decoded, err = decode(formatCBOR, body)
 	default:
 		if !utf8.Valid(body) {
-			return "", nil, fault.New(fault.Syntax, "the statements are not valid UTF-8")
+			return request{}, fault.New(fault.Syntax, "the statements are not valid UTF-8")
 		}
-		return string(body), nil, nil
+		return request{sql: string(body), headers: traceHeaders(x.r)}, nil
 	}
 	if err != nil {
-		return "", nil, err
+		return request{}, err
 	}
 	r := requestOf(decoded)
 	if r.refused == nil && !r.follow.IsNone() {
 		r.refused = fault.New(fault.Syntax, "follow is a WebSocket's; here a request has sql and params")
 	}
-	return r.sql, r.params, r.refused
+	if r.headers == nil {
+		r.headers = traceHeaders(x.r)
+	}
+	return r, r.refused
 }
 
 // checkStatements refuses a script of too many statements.

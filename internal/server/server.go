@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tidemarkdb/tidemark/fault"
@@ -60,6 +61,8 @@ type Options struct {
 	// Collectors are registered beside the server's own metrics and the
 	// store's.
 	Collectors []prometheus.Collector
+	// Tracer makes a span of every request; nil for none.
+	Tracer trace.Tracer
 	// Log receives what an operator must know. Default: slog.Default().
 	Log *slog.Logger
 }
@@ -69,6 +72,7 @@ type Server struct {
 	options Options
 	limits  Limits
 	log     *slog.Logger
+	tracer  trace.Tracer
 	store   *store.Store
 	metrics *metrics
 	gate    *gate
@@ -97,6 +101,7 @@ func New(options Options) (*Server, error) {
 		options: options,
 		limits:  options.Limits.withDefaults(),
 		log:     options.Log,
+		tracer:  options.Tracer,
 		store:   options.Store,
 		open:    map[*connection]struct{}{},
 	}

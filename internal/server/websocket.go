@@ -324,34 +324,41 @@ func (c *connection) handle(r request, more bool) {
 		refuse(err)
 		return
 	}
-	if c.startAppend(reply, script, r.params, more) {
+	ctx, end, err := c.server.begin(c.ctx, "websocket", r.headers)
+	if err != nil {
+		refuse(err)
 		return
 	}
+	if c.startAppend(ctx, reply, script, r.params, more, end) {
+		return
+	}
+	defer end()
 	c.outbox.awaitAlone()
 	if x, ok := followOf(script); ok {
 		c.startFollow(reply, r, script, x)
 		return
 	}
 	started := time.Now()
-	answers := c.server.runScript(c.ctx, c.session, script, r.params, c.format)
+	answers := c.server.runScript(ctx, c.session, script, r.params, c.format)
 	c.server.metrics.requested("websocket", time.Since(started))
 	c.outbox.finish(reply, answers)
 }
 
 // startAppend begins a lone append without waiting for it, where others come
 // behind it or are on their way: so they share commits. An append that is alone
-// is spared the detour.
-func (c *connection) startAppend(reply *reply, script *lang.Script, params map[string]value.Value, more bool) bool {
+// is spared the detour. end is called when it is answered.
+func (c *connection) startAppend(ctx context.Context, reply *reply, script *lang.Script, params map[string]value.Value, more bool, end func()) bool {
 	if len(script.Statements) != 1 || !more && c.outbox.isAlone() {
 		return false
 	}
 	started := time.Now()
 	statement := script.Statements[0]
-	return c.session.StartAppend(c.ctx, script, params, func(answer func() session.Answer) {
+	return c.session.StartAppend(ctx, script, params, func(answer func() session.Answer) {
 		c.outbox.finishLater(reply, func() session.Answer {
 			answer := answer()
 			c.server.metrics.count(script, statement, answer)
 			c.server.metrics.requested("websocket", time.Since(started))
+			end()
 			return answer
 		})
 	})

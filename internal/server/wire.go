@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/session"
+	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
@@ -38,6 +39,8 @@ type request struct {
 	id     value.Value
 	sql    string
 	params map[string]value.Value
+	// headers are those of every message that the script appends.
+	headers store.Headers
 	// credit is how many messages a FOLLOW may push, more than before.
 	credit int64
 	// follow is the id of a FOLLOW that the request is a word on, none for a
@@ -119,6 +122,8 @@ func (r *request) read(fields value.Object) error {
 			r.sql, ok = field.AsString()
 		case "params":
 			r.params, ok = field.AsObject()
+		case "headers":
+			r.headers, ok = headersOf(field)
 		case "credit":
 			r.credit, ok = field.AsInt()
 			ok = ok && r.credit >= 0 && r.credit <= maxCredit
@@ -127,7 +132,7 @@ func (r *request) read(fields value.Object) error {
 		case "cancel":
 			r.cancel, ok = field.AsBool()
 		default:
-			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
+			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params, headers and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
 		}
 		if !ok {
 			return fault.New(fault.Syntax, "the field %s of a request cannot be %s", name, excerpt(field))

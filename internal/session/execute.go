@@ -94,6 +94,9 @@ func rowAnswer(row store.Row, content value.Value) value.Value {
 	if row.Position != 0 {
 		fields["position"] = value.Int(int64(row.Position))
 	}
+	if row.Headers != nil {
+		fields["headers"] = row.Headers.Value()
+	}
 	return value.Fields(fields)
 }
 

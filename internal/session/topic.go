@@ -21,6 +21,9 @@ func messageAnswer(m store.Message, content value.Value) value.Value {
 	if m.Deliveries != 0 {
 		fields["deliveries"] = value.Int(int64(m.Deliveries))
 	}
+	if headers := m.Headers(); headers != nil {
+		fields["headers"] = headers.Value()
+	}
 	return value.Fields(fields)
 }
 

@@ -108,12 +108,14 @@ func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, m
 	}
 	request.table = table
 	request.reserve(len(messages))
+	headers := headersOf(ctx)
 	for i, message := range messages {
 		prepared := request.messages[i]
 		if *prepared, err = prepareValue(table, message.Key, message.Value); err != nil {
 			return err
 		}
-		request.size += len(prepared.encoded) + messageHeadBytes + positionKeyBytes
+		prepared.headers = headers
+		request.size += len(prepared.encoded) + len(headers) + messageHeadBytes + positionKeyBytes
 	}
 	if request.size > MaxTransactionBytes {
 		return fault.New(fault.TooLarge, "the messages take more than %d bytes; append them in smaller steps", MaxTransactionBytes)

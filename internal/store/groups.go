@@ -375,7 +375,7 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if err != nil {
 		return nil, err
 	}
-	_, encoded, err := decodeMessageRow(row)
+	head, encoded, err := decodeMessageRow(row)
 	if err != nil {
 		return corrupt(table.Name, given.Position, err), nil
 	}
@@ -397,6 +397,7 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if err != nil {
 		return err, nil
 	}
+	message.headers = head.headers
 	messages := []*newMessage{message}
 	if err := s.admit(target, messages); err != nil {
 		return err, s.failed

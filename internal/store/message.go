@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,7 @@ type Message struct {
 	// namedKey is the encoded key of an identity that was given before the
 	// message was sealed, nil for one that sealing made.
 	namedKey []byte
+	headers  encodedHeaders
 	encoded  []byte
 }
 
@@ -54,6 +56,9 @@ func (m Message) Key() value.Value {
 // ID is the message's identity.
 func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic(), Key: m.Key()} }
 
+// Headers travel beside the message's value; nil for none.
+func (m Message) Headers() Headers { return m.headers.decode() }
+
 // Encoded is the message's value in deterministic CBOR. It is shared: do not
 // change it.
 func (m Message) Encoded() []byte { return m.encoded }
@@ -61,18 +66,21 @@ func (m Message) Encoded() []byte { return m.encoded }
 // Value decodes the message's value.
 func (m Message) Value() (value.Value, error) { return value.DecodeCBOR(m.encoded) }
 
-// A message's row is a fixed head, the key of a named identity, and the value:
+// A message's row is a fixed head, the key of a named identity, the headers, and
+// the value:
 //
 //	flags      1 byte
 //	appended   8 bytes, nanoseconds since 1970
 //	bytes      8 bytes, the size of the topic's values up to and with this one
 //	key        only when flags say so: a length (2 bytes) and the encoded key
+//	headers    only when flags say so: a length (2 bytes) and an object in CBOR
 //	value      the rest
 //
 // The running size makes the bytes between two positions a subtraction.
 const (
 	messageHeadBytes = 1 + 8 + 8
 	flagNamed        = 1 << 0
+	flagHeaders      = 1 << 1
 )
 
 // messageHead is what sealing adds to a value to make a message of it.
@@ -82,6 +90,7 @@ type messageHead struct {
 	// namedKey is the encoded key of an identity that was given before the
 	// message was sealed, nil for one that sealing generates.
 	namedKey []byte
+	headers  encodedHeaders
 }
 
 func appendMessageRow(dst []byte, head messageHead, encoded []byte) []byte {
@@ -89,15 +98,40 @@ func appendMessageRow(dst []byte, head messageHead, encoded []byte) []byte {
 	if head.namedKey != nil {
 		flags |= flagNamed
 	}
+	if head.headers != nil {
+		flags |= flagHeaders
+	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(head.appended.UnixNano()))
 	dst = binary.BigEndian.AppendUint64(dst, head.totalBytes)
 	if head.namedKey != nil {
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(head.namedKey)))
-		dst = append(dst, head.namedKey...)
+		dst = appendSized(dst, head.namedKey)
+	}
+	if head.headers != nil {
+		dst = appendSized(dst, head.headers)
 	}
 	return append(dst, encoded...)
 }
+
+// appendSized appends bytes of which there are at most 64 KiB, after their
+// number.
+func appendSized(dst, part []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(dst, uint16(len(part))), part...)
+}
+
+// cutSized splits what appendSized appended from what follows it.
+func cutSized(row []byte) (part, rest []byte, err error) {
+	if len(row) < 2 {
+		return nil, nil, errShortRow
+	}
+	size := int(binary.BigEndian.Uint16(row))
+	if len(row) < 2+size {
+		return nil, nil, errShortRow
+	}
+	return row[2 : 2+size], row[2+size:], nil
+}
+
+var errShortRow = errors.New("a message's row ends within its key or headers")
 
 // decodeMessageRow splits a row. The results share its memory.
 func decodeMessageRow(row []byte) (head messageHead, encoded []byte, err error) {
@@ -108,15 +142,14 @@ func decodeMessageRow(row []byte) (head messageHead, encoded []byte, err error) 
 	head.totalBytes = binary.BigEndian.Uint64(row[9:])
 	rest := row[messageHeadBytes:]
 	if row[0]&flagNamed != 0 {
-		if len(rest) < 2 {
-			return head, nil, fmt.Errorf("a message's row ends within its key")
+		if head.namedKey, rest, err = cutSized(rest); err != nil {
+			return head, nil, err
 		}
-		size := int(binary.BigEndian.Uint16(rest))
-		if len(rest) < 2+size {
-			return head, nil, fmt.Errorf("a message's row ends within its key")
+	}
+	if row[0]&flagHeaders != 0 {
+		if head.headers, rest, err = cutSized(rest); err != nil {
+			return head, nil, err
 		}
-		head.namedKey = rest[2 : 2+size]
-		rest = rest[2+size:]
 	}
 	return head, rest, nil
 }
@@ -129,7 +162,7 @@ func messageOf(t *Table, p topic.Position, row []byte) (Message, error) {
 	}
 	return Message{
 		table: t, Position: p,
-		appended: head.appended.UnixNano(), namedKey: head.namedKey, encoded: encoded,
+		appended: head.appended.UnixNano(), namedKey: head.namedKey, headers: head.headers, encoded: encoded,
 	}, nil
 }
 

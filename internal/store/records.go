@@ -16,6 +16,8 @@ type Row struct {
 	// Position and Appended are a message's, zero for a record.
 	Position topic.Position
 	Appended time.Time
+	// Headers are a message's, nil for none.
+	Headers Headers
 
 	encoded []byte
 }
@@ -27,7 +29,7 @@ func (r Row) Value() (value.Value, error) { return value.DecodeCBOR(r.encoded) }
 func (r Row) Encoded() []byte { return r.encoded }
 
 func rowOf(m Message) Row {
-	return Row{ID: m.ID(), Position: m.Position, Appended: m.Appended(), encoded: m.encoded}
+	return Row{ID: m.ID(), Position: m.Position, Appended: m.Appended(), Headers: m.Headers(), encoded: m.encoded}
 }
 
 // Get returns the record or message of an identity, without scanning.

@@ -310,6 +310,7 @@ type newMessage struct {
 	// that sealing generates.
 	key      value.Value
 	namedKey []byte
+	headers  encodedHeaders
 	encoded  []byte
 	// deduplication is its encoded deduplication key, nil for none.
 	deduplication []byte
@@ -322,7 +323,7 @@ type newMessage struct {
 
 // message is the message as its appender is answered it.
 func (m *newMessage) message(table *Table) Message {
-	message := Message{table: table, Position: m.position, namedKey: m.namedKey, encoded: m.encoded}
+	message := Message{table: table, Position: m.position, namedKey: m.namedKey, headers: m.headers, encoded: m.encoded}
 	if !m.appended.IsZero() {
 		message.appended = m.appended.UnixNano()
 	}
@@ -420,7 +421,7 @@ func (s *sealing) appendOne(t *sealedTopic, m *newMessage) {
 	m.position, m.appended = t.last, t.appended
 
 	start := len(s.arena)
-	s.arena = appendMessageRow(s.arena, messageHead{appended: m.appended, totalBytes: t.bytes, namedKey: m.namedKey}, m.encoded)
+	s.arena = appendMessageRow(s.arena, messageHead{appended: m.appended, totalBytes: t.bytes, namedKey: m.namedKey, headers: m.headers}, m.encoded)
 	row := s.arena[start:len(s.arena):len(s.arena)]
 	t.pending = append(t.pending, row)
 	var key [positionKeyBytes]byte

@@ -279,6 +279,7 @@ func (tx *Tx) Append(ctx context.Context, table *Table, key, v value.Value) (mes
 	if err != nil {
 		return Message{}, false, err
 	}
+	m.headers = headersOf(ctx)
 	published, err := tx.published(table, m)
 	if err != nil || published {
 		return Message{}, false, err
@@ -303,7 +304,7 @@ func (tx *Tx) Append(ctx context.Context, table *Table, key, v value.Value) (mes
 		return Message{}, false, err
 	}
 	tx.appends = append(tx.appends, txAppend{table, m})
-	tx.size += len(m.encoded) + messageHeadBytes
+	tx.size += len(m.encoded) + len(m.headers) + messageHeadBytes
 	return m.message(table), true, tx.checkSize()
 }
 

@@ -58,8 +58,11 @@ SELECT space_id,
        CASE WHEN length(value) >= 17 THEN {{number "value" "9" 8}} END AS bytes_up_to_here,
        -- The value in CBOR; encode(payload, 'escape') shows the texts in it.
        CASE WHEN length(value) < 17 THEN NULL
-            WHEN get_byte(value, 0) & 1 = 0 THEN substring(value from 18)
-            ELSE substring(value from 20 + {{number "value" "17" 2}}::int)
+            WHEN get_byte(value, 0) & 3 = 0 THEN substring(value from 18)
+            -- After a key, or after headers.
+            WHEN get_byte(value, 0) & 3 < 3 THEN substring(value from 20 + {{number "value" "17" 2}}::int)
+            ELSE substring(value from 22 + {{number "value" "17" 2}}::int
+                + {{number "value" (printf "(19 + %s)::int" (number "value" "17" 2)) 2}}::int)
        END AS payload,
        sequence
 FROM {{schema}}.entries

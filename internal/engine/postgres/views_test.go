@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -85,14 +86,20 @@ func TestTheReadmesQueriesShowTopicsReadably(t *testing.T) {
 		return tx.DefineGroup(ctx, "placed", "mailer", topic.GroupDefinition{AckDeadline: time.Minute, InFlight: 300}, nil, store.Refuse)
 	})
 	var sealed store.Message
-	for _, text := range []string{"first", "second", "third"} {
-		messages, err := db.Append(ctx, "placed", store.NewMessage{Value: value.String(text)})
+	traced, err := store.WithHeaders(ctx, store.Headers{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
+	must(err)
+	// With and without a key and headers, which the views pass over.
+	for _, one := range []struct {
+		ctx  context.Context
+		text string
+	}{{ctx, "first"}, {ctx, "second"}, {traced, "third"}} {
+		messages, err := db.Append(one.ctx, "placed", store.NewMessage{Value: value.String(one.text)})
 		must(err)
 		sealed = messages[0]
 	}
-	_, err = db.Append(ctx, "placed",
-		store.NewMessage{Key: value.Int(-7), Value: value.String("by number")},
-		store.NewMessage{Key: value.String("evt-7"), Value: value.String("by text")})
+	_, err = db.Append(ctx, "placed", store.NewMessage{Key: value.Int(-7), Value: value.String("by number")})
+	must(err)
+	_, err = db.Append(traced, "placed", store.NewMessage{Key: value.String("evt-7"), Value: value.String("by text")})
 	must(err)
 	_, err = db.Read(ctx, "placed", store.ReadOptions{Consumer: "billing", Limit: 2}, 0)
 	must(err)
