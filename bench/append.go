@@ -173,7 +173,11 @@ func appendJetStream(size, outstanding int, syncAlways bool, d time.Duration) (r
 		return result{}, err
 	}
 	defer cleanup()
-	payload := make([]byte, size)
+	return publishAsync(js, outstanding, make([]byte, size), d)
+}
+
+// publishAsync keeps publishes outstanding and counts what is acknowledged.
+func publishAsync(js jetstream.JetStream, outstanding int, payload []byte, d time.Duration) (result, error) {
 	var count int64
 	start := time.Now()
 	futures := make(chan jetstream.PubAckFuture, outstanding)

@@ -126,5 +126,6 @@ func benchmarks() []benchmark {
 	}
 	all = append(all, consumeBenchmarks()...)
 	all = append(all, readBenchmarks()...)
-	return append(all, groupBenchmarks()...)
+	all = append(all, groupBenchmarks()...)
+	return append(all, wireBenchmarks()...)
 }
