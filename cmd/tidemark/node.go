@@ -51,15 +51,20 @@ func (r *remote) RunScript(ctx context.Context, script *lang.Script, params map[
 				tell(statement, session.Answer{Err: fault.Of(err)})
 			case i < len(answers):
 				r.note(statement, answers[i].Err == nil)
-				tell(statement, session.Answer(answers[i]))
+				tell(statement, answerOf(answers[i]))
 			case len(answers) == 1:
 				// The request was refused as a whole.
-				tell(statement, session.Answer(answers[0]))
+				tell(statement, answerOf(answers[0]))
 			default:
 				tell(statement, session.Answer{Err: fault.Of(fault.New(fault.Internal, "the node gave %d answers to %d statements", len(answers), len(unit)))})
 			}
 		}
 	}
+}
+
+// answerOf is an answer of a node.
+func answerOf(a client.Answer) session.Answer {
+	return session.Answer{Value: a.Value, Lapsed: a.Lapsed, Err: a.Err}
 }
 
 // note keeps whether a transaction is open.

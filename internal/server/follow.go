@@ -239,7 +239,11 @@ func (f *follow) spend(messages int) {
 
 // pushed is {"follow":…,"messages":[…]}, with what lapsed before the first.
 func (c *connection) pushed(id value.Value, page store.Page) ([]byte, error) {
-	answer, err := session.MessagesAnswer(page)
+	answer := session.PageAnswer(page)
+	if c.format == formatCBOR {
+		return pushedCBOR(id, answer)
+	}
+	answer, err := answer.Decode()
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +252,25 @@ func (c *connection) pushed(id value.Value, page store.Page) ([]byte, error) {
 		fields["lapsed"] = value.Int(int64(page.Lapsed))
 	}
 	return c.encode(value.Fields(fields))
+}
+
+// pushedCBOR is the same in deterministic CBOR, without decoding the messages.
+func pushedCBOR(id value.Value, answer session.Answer) ([]byte, error) {
+	fields := 2
+	if answer.Lapsed > 0 {
+		fields++
+	}
+	frame := value.AppendName(value.AppendObjectHead(make([]byte, 0, pushBytes), fields), "follow")
+	frame, err := id.AppendCBOR(frame)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Lapsed > 0 {
+		if frame, err = value.Int(int64(answer.Lapsed)).AppendCBOR(value.AppendName(frame, "lapsed")); err != nil {
+			return nil, err
+		}
+	}
+	return answer.AppendMessages(value.AppendName(frame, "messages"))
 }
 
 func (c *connection) encode(v value.Value) ([]byte, error) {

@@ -221,6 +221,7 @@ var errShuttingDown = fault.New(fault.Unavailable, "the node is shutting down; s
 func (s *Server) newSession(ctx context.Context, namespace, database string) (*session.Session, error) {
 	return session.NewIn(ctx, s.store, namespace, database, session.Options{
 		Running: s.options.Running,
+		PassOn:  true,
 		Limits: session.Limits{
 			StatementTime: s.limits.StatementTime,
 			AnswerRows:    s.limits.AnswerRows,

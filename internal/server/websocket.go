@@ -329,7 +329,7 @@ func (c *connection) handle(r request, more bool) {
 		refuse(err)
 		return
 	}
-	if c.startAppend(ctx, reply, script, r.params, more, end) {
+	if c.startAppend(ctx, reply, script, r, more, end) {
 		return
 	}
 	defer end()
@@ -346,16 +346,20 @@ func (c *connection) handle(r request, more bool) {
 
 // startAppend begins a lone append without waiting for it, where others come
 // behind it or are on their way: so they share commits. An append that is alone
-// is spared the detour. end is called when it is answered.
-func (c *connection) startAppend(ctx context.Context, reply *reply, script *lang.Script, params map[string]value.Value, more bool, end func()) bool {
-	if len(script.Statements) != 1 || !more && c.outbox.isAlone() {
+// is spared the detour, unless it asks for a brief answer. end is called when it
+// is answered.
+func (c *connection) startAppend(ctx context.Context, reply *reply, script *lang.Script, r request, more bool, end func()) bool {
+	if len(script.Statements) != 1 || !more && !r.brief && c.outbox.isAlone() {
 		return false
 	}
 	started := time.Now()
 	statement := script.Statements[0]
-	return c.session.StartAppend(ctx, script, params, func(answer func() session.Answer) {
+	return c.session.StartAppend(ctx, script, r.params, func(answer func() session.Answer) {
 		c.outbox.finishLater(reply, func() session.Answer {
 			answer := answer()
+			if r.brief {
+				answer = answer.Brief()
+			}
 			c.server.metrics.count(script, statement, answer)
 			c.server.metrics.requested("websocket", time.Since(started))
 			end()

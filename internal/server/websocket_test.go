@@ -423,3 +423,16 @@ func TestAnswersThatAreReadyTogetherShareAFrame(t *testing.T) {
 		t.Fatalf("%d answers came in %d frames", requests, frames)
 	}
 }
+
+func TestABriefAppendIsAnsweredWithoutItsValue(t *testing.T) {
+	n := newNode(t, server.Limits{})
+	s := n.open("tidemark.json")
+	s.send(`{"id":1,"sql":"CREATE events:7 = 'known'","brief":true}`)
+	want(t, "an append", s.receive(), `{"id":1,"answers":[{"ok":true,"answer":[{"id":"events:7","position":1}]}]}`)
+	s.send(`{"id":2,"sql":"CREATE events:7 = 'again'","brief":true}`)
+	if answer := s.receive(); !strings.Contains(answer, `"kind":"RecordExists"`) {
+		t.Errorf("a refusal is brief: %s", answer)
+	}
+	s.send(`{"id":3,"sql":"READ FROM events","brief":true}`)
+	want(t, "what is no append", s.receive(), `{"id":3,"answers":[{"ok":true,"answer":[{"id":"events:7","position":1,"value":"known"}]}]}`)
+}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/tidemarkdb/tidemark/fault"
@@ -41,6 +40,8 @@ type request struct {
 	params map[string]value.Value
 	// headers are those of every message that the script appends.
 	headers store.Headers
+	// brief says that a lone append is answered without its value.
+	brief bool
 	// credit is how many messages a FOLLOW may push, more than before.
 	credit int64
 	// follow is the id of a FOLLOW that the request is a word on, none for a
@@ -59,6 +60,11 @@ const maxFrameRequests = 16_384
 // that is none is among the requests, to be answered in its turn; an error is
 // that of a frame which is nothing at all.
 func decodeFrame(f format, frame []byte) (requests []request, many bool, err error) {
+	if f == formatCBOR {
+		if requests, many, ok := readScripts(frame); ok {
+			return requests, many, nil
+		}
+	}
 	v, err := decode(f, frame)
 	if err != nil {
 		return nil, false, err
@@ -122,6 +128,8 @@ func (r *request) read(fields value.Object) error {
 			r.sql, ok = field.AsString()
 		case "params":
 			r.params, ok = field.AsObject()
+		case "brief":
+			r.brief, ok = field.AsBool()
 		case "headers":
 			r.headers, ok = headersOf(field)
 		case "credit":
@@ -132,7 +140,7 @@ func (r *request) read(fields value.Object) error {
 		case "cancel":
 			r.cancel, ok = field.AsBool()
 		default:
-			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params, headers and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
+			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params, headers, brief and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
 		}
 		if !ok {
 			return fault.New(fault.Syntax, "the field %s of a request cannot be %s", name, excerpt(field))
@@ -222,7 +230,7 @@ func (l *list) next() {
 // appendTo appends the whole array.
 func (l *list) appendTo(dst []byte) []byte {
 	if l.format == formatCBOR {
-		return append(appendHead(dst, 4, uint64(l.count)), l.elements...)
+		return append(value.AppendArrayHead(dst, l.count), l.elements...)
 	}
 	dst = append(dst, '[')
 	dst = append(dst, l.elements...)
@@ -238,9 +246,9 @@ func appendReply(f format, dst []byte, id value.Value, answers *list) []byte {
 // order of deterministic CBOR, the shorter first.
 func appendFields(f format, dst []byte, first string, v value.Value, second string, elements *list) []byte {
 	if f == formatCBOR {
-		dst = appendText(appendHead(dst, 5, 2), first)
+		dst = value.AppendName(value.AppendObjectHead(dst, 2), first)
 		dst = appendValue(f, dst, v)
-		return elements.appendTo(appendText(dst, second))
+		return elements.appendTo(value.AppendName(dst, second))
 	}
 	dst = append(dst, `{"`+first+`":`...)
 	dst = appendValue(f, dst, v)
@@ -262,23 +270,4 @@ func appendValue(f format, dst []byte, v value.Value) []byte {
 		return appendValue(f, dst, value.Null())
 	}
 	return encoded
-}
-
-func appendText(dst []byte, s string) []byte { return append(appendHead(dst, 3, uint64(len(s))), s...) }
-
-// appendHead appends the head of a CBOR item (RFC 8949, section 3): its major
-// type and its argument, in the fewest bytes.
-func appendHead(dst []byte, major byte, n uint64) []byte {
-	major <<= 5
-	switch {
-	case n < 24:
-		return append(dst, major|byte(n))
-	case n <= math.MaxUint8:
-		return append(dst, major|24, byte(n))
-	case n <= math.MaxUint16:
-		return binary.BigEndian.AppendUint16(append(dst, major|25), uint16(n))
-	case n <= math.MaxUint32:
-		return binary.BigEndian.AppendUint32(append(dst, major|26), uint32(n))
-	}
-	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
@@ -14,6 +15,42 @@ type Answer struct {
 	// the answer; 0 says nothing.
 	Lapsed uint64
 	Err    *fault.Error
+
+	// messages are what Value would hold, as they lie in the store; see
+	// Options.PassOn.
+	messages []store.Message
+	brief    bool
+}
+
+// Brief is the answer without the values of the messages that it passes on,
+// for an appender, who knows them.
+func (a Answer) Brief() Answer {
+	a.brief = true
+	return a
+}
+
+// Decode is the answer with its Value, also where it passed on.
+func (a Answer) Decode() (Answer, error) {
+	if a.messages == nil {
+		return a, nil
+	}
+	return a.decoded()
+}
+
+// decoded is the answer with its Value.
+func (a Answer) decoded() (Answer, error) {
+	rows := make([]value.Value, len(a.messages))
+	for i, m := range a.messages {
+		content := value.None()
+		if !a.brief {
+			var err error
+			if content, err = m.Value(); err != nil {
+				return Answer{}, err
+			}
+		}
+		rows[i] = messageAnswer(m, content)
+	}
+	return Answer{Value: value.Array(rows...), Lapsed: a.Lapsed}, nil
 }
 
 // AppendJSON appends the answer in the form that every surface sends.
@@ -26,8 +63,12 @@ func (a Answer) AppendJSON(dst []byte) ([]byte, error) {
 		}).AppendJSON(dst)
 		return append(dst, '}'), err
 	}
+	a, err := a.Decode()
+	if err != nil {
+		return dst, err
+	}
 	dst = append(dst, `{"ok":true,"answer":`...)
-	dst, err := a.Value.AppendJSON(dst)
+	dst, err = a.Value.AppendJSON(dst)
 	if err != nil {
 		return dst, err
 	}
@@ -52,6 +93,9 @@ func (a Answer) AppendCBOR(dst []byte) ([]byte, error) {
 		})
 		return value.Fields(fields).AppendCBOR(dst)
 	}
+	if a.messages != nil {
+		return a.appendMessages(dst)
+	}
 	fields["answer"] = a.Value
 	if a.Value.IsNone() {
 		// A field that holds none would be left out.
@@ -61,4 +105,35 @@ func (a Answer) AppendCBOR(dst []byte) ([]byte, error) {
 		fields["lapsed"] = value.Int(int64(a.Lapsed))
 	}
 	return value.Fields(fields).AppendCBOR(dst)
+}
+
+// appendMessages appends an answer of messages as AppendCBOR does, without
+// decoding them. The names are in the order of deterministic CBOR.
+func (a Answer) appendMessages(dst []byte) ([]byte, error) {
+	fields := 2
+	if a.Lapsed > 0 {
+		fields++
+	}
+	dst = value.AppendName(value.AppendObjectHead(dst, fields), "ok")
+	dst, err := value.Bool(true).AppendCBOR(dst)
+	if err != nil {
+		return dst, err
+	}
+	dst = value.AppendName(dst, "answer")
+	if dst, err = a.AppendMessages(dst); err != nil || a.Lapsed == 0 {
+		return dst, err
+	}
+	return value.Int(int64(a.Lapsed)).AppendCBOR(value.AppendName(dst, "lapsed"))
+}
+
+// AppendMessages appends the array of the messages that the answer passes on.
+func (a Answer) AppendMessages(dst []byte) ([]byte, error) {
+	dst = value.AppendArrayHead(dst, len(a.messages))
+	var err error
+	for _, m := range a.messages {
+		if dst, err = m.AppendCBOR(dst, a.brief); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
 }

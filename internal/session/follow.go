@@ -33,11 +33,9 @@ func (s *Session) Follow(ctx context.Context, x *lang.Follow, params map[string]
 	return db.Follow(ctx, x.Topic, after)
 }
 
-// MessagesAnswer is a page of messages as an answer has them.
-func MessagesAnswer(page store.Page) (Answer, error) {
-	answer, err := messagesAnswer(page.Messages)
-	answer.Lapsed = page.Lapsed
-	return answer, err
+// PageAnswer is a page of messages as an answer has them; see Options.PassOn.
+func PageAnswer(page store.Page) Answer {
+	return Answer{messages: page.Messages, Lapsed: page.Lapsed}
 }
 
 // FailedAnswer is the answer to a statement that failed.

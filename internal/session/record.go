@@ -151,7 +151,7 @@ func (s *Session) append(ctx context.Context, topicName string, rows []newRow) (
 	if err != nil {
 		return Answer{}, err
 	}
-	return messagesAnswer(appended)
+	return s.messagesAnswer(appended)
 }
 
 // messagesOf are rows as messages to append.

@@ -45,6 +45,9 @@ type Options struct {
 	Running Running
 	// Limits bound what its statements may take.
 	Limits Limits
+	// PassOn says that answers are only encoded: messages among them are then
+	// not decoded, and Answer.Value is none.
+	PassOn bool
 }
 
 // Running tells of the declared consumers that run on this node.
@@ -60,6 +63,7 @@ type Session struct {
 	store    *store.Store
 	running  Running
 	limits   Limits
+	passOn   bool
 	params   map[string]value.Value
 	database *store.Database
 	// namespace in use; the database's where there is one.
@@ -78,7 +82,7 @@ type Session struct {
 
 // New starts a session.
 func New(s *store.Store, options Options) *Session {
-	session := &Session{store: s, running: options.Running, limits: options.Limits.withDefaults(), database: options.Database}
+	session := &Session{store: s, running: options.Running, limits: options.Limits.withDefaults(), passOn: options.PassOn, database: options.Database}
 	if options.Database != nil {
 		session.namespace = options.Database.Namespace
 	}

@@ -27,16 +27,14 @@ func messageAnswer(m store.Message, content value.Value) value.Value {
 	return value.Fields(fields)
 }
 
-func messagesAnswer(messages []store.Message) (Answer, error) {
-	answers := make([]value.Value, len(messages))
-	for i, m := range messages {
-		content, err := m.Value()
-		if err != nil {
-			return Answer{}, err
-		}
-		answers[i] = messageAnswer(m, content)
+// messagesAnswer is messages as an answer has them. In a transaction they are
+// decoded, since its answers are weighed until it has ended.
+func (s *Session) messagesAnswer(messages []store.Message) (Answer, error) {
+	answer := Answer{messages: messages}
+	if s.passOn && s.tx == nil && len(messages) > 0 {
+		return answer, nil
 	}
-	return Answer{Value: value.Array(answers...)}, nil
+	return answer.decoded()
 }
 
 func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
@@ -68,7 +66,7 @@ func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
 		}
 		return Answer{}, err
 	}
-	answer, err := messagesAnswer(page.Messages)
+	answer, err := s.messagesAnswer(page.Messages)
 	answer.Lapsed = page.Lapsed
 	return answer, err
 }

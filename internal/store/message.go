@@ -66,6 +66,42 @@ func (m Message) Encoded() []byte { return m.encoded }
 // Value decodes the message's value.
 func (m Message) Value() (value.Value, error) { return value.DecodeCBOR(m.encoded) }
 
+// AppendCBOR appends the message as answers have it, without decoding its
+// value: an object of id, value, headers, position and deliveries, of those
+// that there are. brief leaves the value out.
+func (m Message) AppendCBOR(dst []byte, brief bool) ([]byte, error) {
+	brief = brief || len(m.encoded) == 1 && m.encoded[0] == cborUndefined
+	fields := 1
+	for _, has := range []bool{!brief, m.headers != nil, m.Position != 0, m.Deliveries != 0} {
+		if has {
+			fields++
+		}
+	}
+	dst = value.AppendName(value.AppendObjectHead(dst, fields), "id")
+	dst, err := value.Record(m.ID()).AppendCBOR(dst)
+	if err != nil {
+		return dst, err
+	}
+	if !brief {
+		dst = append(value.AppendName(dst, "value"), m.encoded...)
+	}
+	if m.headers != nil {
+		dst = append(value.AppendName(dst, "headers"), m.headers...)
+	}
+	if m.Position != 0 {
+		if dst, err = value.Int(int64(m.Position)).AppendCBOR(value.AppendName(dst, "position")); err != nil {
+			return dst, err
+		}
+	}
+	if m.Deliveries == 0 {
+		return dst, nil
+	}
+	return value.Int(int64(m.Deliveries)).AppendCBOR(value.AppendName(dst, "deliveries"))
+}
+
+// cborUndefined is the encoding of none, which is no field of an object.
+const cborUndefined = 0xf7
+
 // A message's row is a fixed head, the key of a named identity, the headers, and
 // the value:
 //

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// FuzzScriptsReadPieceByPiece holds that what is read piece by piece is what
+// the whole frame decodes to, and that it is left alone otherwise.
+func FuzzScriptsReadPieceByPiece(f *testing.F) {
+	for _, frame := range []string{
+		`{"id":1,"sql":"SLEEP 0s","params":{"v":[1,1.5,null]}}`,
+		`[{"id":"a","sql":"","brief":true},{"sql":"b","id":-7}]`,
+		`[{"follow":1,"credit":10},{"id":1,"sql":"x","headers":{}}]`,
+		`{"id":1.5,"sql":"x"}`, `{"params":{},"id":1}`, `{"sql":"x","params":[]}`, `[]`, `7`,
+	} {
+		v, err := value.ParseJSON([]byte(frame))
+		if err != nil {
+			f.Fatal(err)
+		}
+		encoded, err := v.AppendCBOR(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(encoded)
+		f.Add(append(encoded, 0))
+	}
+	f.Add([]byte("\xa3\x62id\x01\x62id\x02\x63sql\x61x")) // a name twice
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		pieces, many, ok := readScripts(frame)
+		if !ok {
+			return
+		}
+		v, err := value.DecodeCBOR(frame)
+		if err != nil {
+			t.Fatalf("% x is taken, and does not decode: %v", frame, err)
+		}
+		elements, isArray := v.AsArray()
+		if !isArray {
+			elements = []value.Value{v}
+		}
+		if many != isArray || len(pieces) != len(elements) {
+			t.Fatalf("% x has %d requests, and %d were read", frame, len(elements), len(pieces))
+		}
+		for i, element := range elements {
+			if whole := requestOf(element); !reflect.DeepEqual(whole, pieces[i]) {
+				t.Fatalf("request %d of % x\nis   %+v\nread %+v", i, frame, whole, pieces[i])
+			}
+		}
+	})
+}
