@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -60,6 +62,7 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 		return printSettings(s.out, k.Selected())
 	}
 	log := c.newLog(s)
+	relaxCollection()
 	tlsConfig, certificates, err := c.tls()
 	if err != nil {
 		return err
@@ -107,6 +110,20 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	case <-s.ctx.Done():
 	}
 	return c.shutDown(node, store, log)
+}
+
+// collectionPercent is how much a node's heap may grow between two garbage
+// collections. Most of a store's memory is Pebble's, outside the heap, so the
+// heap is small and Go's own 100 percent collects all the time: pipelined
+// appends over the wire were measured to gain half.
+const collectionPercent = 400
+
+// relaxCollection lets the heap grow further, unless the operator has said by
+// GOGC how far.
+func relaxCollection() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectionPercent)
+	}
 }
 
 func (c *serveCommand) newLog(s *surroundings) *slog.Logger {
