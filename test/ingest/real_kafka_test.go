@@ -56,7 +56,7 @@ func startSupervisor(s *store.Store) *ingest.Supervisor {
 func (n *node) declare(b *broker, name, topic, rest string) {
 	n.Helper()
 	run(n.T, n.session, fmt.Sprintf("DEFINE KAFKA CONSUMER %s FROM '%s' TOPIC '%s' GROUP '%s' FORMAT json INTO orders IDENTITY k MAP n AS n ON FAILURE quarantine %s",
-		name, b.address, topic, name, rest))
+		name, b.Address(), topic, name, rest))
 }
 
 // eventually waits until a statement's answer holds each of the texts. A
@@ -94,7 +94,7 @@ func TestARealKafkaBrokerIsReadIntoATable(t *testing.T) {
 		t.Skip("a real broker takes its time")
 	}
 	b := startBroker(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestARealKafkaBrokerIsReadIntoATable(t *testing.T) {
 		send(t, "killed", 2, 0, 1000)
 		n.eventually("SELECT sum(n) AS s FROM orders", newest(1000))
 		send(t, "killed", 2, 1000, 20_000)
-		b.kill()
+		b.Kill()
 		n.eventually("INFO FOR KAFKA CONSUMER killed", "refused")
 		b.start()
 		send(t, "killed", 2, 20_000, 30_000)
