@@ -23,6 +23,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Sequence numbers the commits of a space: 1, 2, 3. Sequence 0 is the empty
@@ -59,6 +61,13 @@ type Engine interface {
 	// fail with fault.NotFound, also when the store is opened again; snapshots
 	// that are open stay readable until released.
 	DropSpace(ctx context.Context, id SpaceID) error
+
+	// Cut returns the state of all spaces at one moment: where it has a commit,
+	// it has every commit, of whatever space, that was durable before that one
+	// was formed. So it is a state the store as a whole was in, which snapshots
+	// of each space, taken one after another, are not. The caller must Release
+	// it; it holds what a Snapshot holds, for all spaces.
+	Cut(ctx context.Context) (Cut, error)
 
 	// Now reads the store's one clock. It never goes back, on any node and
 	// over restarts: see Clock.
@@ -113,6 +122,32 @@ type Entry struct {
 	Sequence Sequence
 }
 
+// Roll is what an engine that is Shared is besides: the list of the processes
+// that have the store open, as they enter themselves again and again. An entry
+// is no part of any space's state. It is written by itself, holds up no commit
+// and waits for none, so that a process that is stopped in the middle of one
+// does not make the others look dead.
+type Roll interface {
+	// Enter writes this process's entry anew, with the time on the store's clock
+	// as Seen, which it returns.
+	Enter(ctx context.Context, p Process) (time.Time, error)
+
+	// Entries returns all entries, by ID, and the time on the store's clock.
+	Entries(ctx context.Context) ([]Process, time.Time, error)
+
+	// Strike removes entries; one that is not there is none the less gone.
+	Strike(ctx context.Context, ids ...uuid.UUID) error
+}
+
+// Process is an entry of the Roll.
+type Process struct {
+	ID uuid.UUID
+	// Name and Address are for people and programs to know it and reach it by.
+	Name, Address string
+	// Started is when it opened the store, Seen when it was entered last.
+	Started, Seen time.Time
+}
+
 // Reader reads one state of a space. Keys are compared as bytes.
 type Reader interface {
 	// Sequence is the commit that the state is of.
@@ -147,6 +182,19 @@ type Iterator interface {
 // Snapshot is a Reader of one durable state. It is safe for concurrent use.
 type Snapshot interface {
 	Reader
+	Release()
+}
+
+// Cut is the durable state of all spaces at one moment. It is safe for
+// concurrent use.
+type Cut interface {
+	// Spaces are the spaces that were committed to and not dropped, in the order
+	// of their ids.
+	Spaces() []SpaceID
+
+	// Space reads one of Spaces, until Release.
+	Space(id SpaceID) Reader
+
 	Release()
 }
 

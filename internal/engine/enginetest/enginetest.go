@@ -48,6 +48,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"reads", readTests},
 		{"commits", commitTests},
 		{"spaces", spaceTests},
+		{"cuts", cutTests},
 		{"life", lifeTests},
 		{"model", modelTests},
 	} {

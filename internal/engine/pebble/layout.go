@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -126,24 +127,32 @@ func readSpaceRow(db *crdb.DB, id engine.SpaceID) (spaceRow, error) {
 // readTotals returns the newest time of all spaces, the zero time where there
 // was no commit, and how many commits there were.
 func readTotals(db *crdb.DB) (newest time.Time, commits uint64, err error) {
-	iter, err := db.NewIter(&crdb.IterOptions{LowerBound: rowsPrefix, UpperBound: rowsEnd})
+	err = scanSpaceRows(context.Background(), db, func(_ engine.SpaceID, row spaceRow) {
+		commits += uint64(row.sequence)
+		if row.time.After(newest) {
+			newest = row.time
+		}
+	})
+	return newest, commits, err
+}
+
+// scanSpaceRows visits the rows of all spaces, in the order of their ids.
+func scanSpaceRows(ctx context.Context, from source, visit func(engine.SpaceID, spaceRow)) (err error) {
+	iter, err := from.NewIterWithContext(ctx, &crdb.IterOptions{LowerBound: rowsPrefix, UpperBound: rowsEnd})
 	if err != nil {
-		return time.Time{}, 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
 	for ok := iter.First(); ok; ok = iter.Next() {
 		encoded, err := iter.ValueAndErr()
 		if err != nil {
-			return time.Time{}, 0, err
+			return err
 		}
 		row, err := decodeRow(encoded)
 		if err != nil {
-			return time.Time{}, 0, err
+			return err
 		}
-		commits += uint64(row.sequence)
-		if row.time.After(newest) {
-			newest = row.time
-		}
+		visit(engine.SpaceID(binary.BigEndian.Uint32(iter.Key()[prefixBytes:])), row)
 	}
-	return newest, commits, nil
+	return nil
 }

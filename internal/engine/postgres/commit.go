@@ -60,7 +60,7 @@ const (
 func newCommit(space engine.SpaceID, held *held) *commit {
 	return &commit{
 		reader: reader{
-			session: held.session, space: space, sequence: held.latest.sequence,
+			from: held.session, space: space, sequence: held.latest.sequence,
 			// The Commit that runs the form has passed the gate.
 			enter: func() error { return nil },
 			leave: func() {},

@@ -67,6 +67,9 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, o Options) error {
 		// for standbys than "on" are the operator's to choose.
 		`SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit', true) = 'off'`,
 		fmt.Sprintf(`SET idle_in_transaction_session_timeout = %d`, o.HoldTimeout.Milliseconds()),
+		// Whoever waits for a row this long is told what for, and waits again
+		// while its patience lasts.
+		fmt.Sprintf(`SET lock_timeout = %d`, o.lockTimeout().Milliseconds()),
 		// Every statement finds its rows through a primary key, with an index
 		// scan inside nested loops. Where statistics are missing or of a time
 		// when the tables were empty, the planner would read all of them.
@@ -188,6 +191,49 @@ func (s *session) run(ctx context.Context, use func(context.Context, *pgxpool.Co
 	defer cancel()
 	s.failed = use(bounded, s.conn)
 	return s.failed
+}
+
+// query makes the session a source of reads.
+func (s *session) query(ctx context.Context, sql string, arguments []any, row func(scan scanner) error) error {
+	return s.run(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return eachRow(ctx, conn, sql, arguments, row)
+	})
+}
+
+func (s *session) explain(doing string, err error) error { return unavailable(doing, err) }
+
+func (s *session) statements() *statements { return &s.engine.sql }
+
+// querier is a connection, or a transaction on one.
+type querier interface {
+	Query(ctx context.Context, sql string, arguments ...any) (pgx.Rows, error)
+}
+
+// eachRow runs a statement as source.query says.
+func eachRow(ctx context.Context, conn querier, sql string, arguments []any, row func(scan scanner) error) error {
+	rows, err := conn.Query(ctx, sql, arguments...)
+	if err != nil {
+		return err
+	}
+	return visit(rows, row)
+}
+
+// visit calls row with each row, and closes them.
+func visit(rows pgx.Rows, row func(scan scanner) error) error {
+	defer rows.Close() // It reads the rest from the connection, and drops it.
+	for rows.Next() {
+		if row == nil {
+			continue
+		}
+		switch err := row(rows.Scan); {
+		case errors.Is(err, errEnough):
+			rows.Close()
+			return rows.Err()
+		case err != nil:
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // failure is what ended the transaction, nil while it goes on.

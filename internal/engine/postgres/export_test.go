@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// SchemaVersion is the version of the tables that the engine makes.
+const SchemaVersion = schemaVersion
+
 // Lookups are the queries by which the engine finds a space's row, its newest
 // commit and a key, of space 1, as a test may send them.
 func Lookups(schema, key string) map[string]string {

@@ -19,7 +19,13 @@ import (
 const (
 	stateStatementUnknown    = "40003" // statement_completion_unknown
 	stateReadOnly            = "25006" // read_only_sql_transaction
+	stateNoTransaction       = "25P01" // no_active_sql_transaction
+	stateFailedTransaction   = "25P02" // in_failed_sql_transaction
 	stateIdleInTransaction   = "25P03" // idle_in_transaction_session_timeout
+	stateLockNotAvailable    = "55P03"
+	stateQueryCancelled      = "57014"
+	stateNoPrivilege         = "42501" // insufficient_privilege
+	stateUndefinedColumn     = "42703"
 	stateTooManyConnections  = "53300"
 	stateUniqueViolation     = "23505"
 	stateInvalidSchema       = "3F000"
@@ -71,9 +77,9 @@ var (
 
 // sqlState is the SQLSTATE of an error that the server answered, "" otherwise.
 func sqlState(err error) string {
-	var answered *pgconn.PgError
+	var answered interface{ SQLState() string } // Of pgx, and of other drivers.
 	if errors.As(err, &answered) {
-		return answered.Code
+		return answered.SQLState()
 	}
 	return ""
 }
@@ -90,7 +96,7 @@ func transient(err error) bool {
 	switch state {
 	case "": // The connection says so, not the server.
 		return true
-	case stateReadOnly, stateIdleInTransaction, stateTooManyConnections:
+	case stateReadOnly, stateIdleInTransaction, stateTooManyConnections, stateLockNotAvailable:
 		return true
 	}
 	return strings.HasPrefix(state, classConnection) || strings.HasPrefix(state, classRollback) ||
@@ -124,6 +130,10 @@ func unavailable(doing string, err error) error {
 	}
 	if sqlState(err) == stateProgramLimit {
 		return fault.New(fault.TooLarge, "cannot %s: %w", doing, err)
+	}
+	if sqlState(err) == stateLockNotAvailable {
+		return fault.New(fault.Unavailable, "cannot %s: another transaction holds the database's row, without which nothing commits; "+
+			"one of an application that joined the database (InTx) must commit soon after: %w", doing, err)
 	}
 	if sqlState(err) == stateReadOnly || errors.Is(err, errStale) || errors.Is(err, errNotWritable) {
 		err = fmt.Errorf("%w: %w", engine.ErrNotWriter, err)

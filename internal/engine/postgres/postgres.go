@@ -132,6 +132,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// lockTimeout is how long one wait for a row lasts: less than the patience, so
+// that what is answered in the end says what was waited for.
+func (o Options) lockTimeout() time.Duration {
+	return max(time.Millisecond, min(o.HoldTimeout, o.Patience/2))
+}
+
 // Engine is an open store. It is an engine.Engine.
 type Engine struct {
 	options Options

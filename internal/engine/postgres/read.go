@@ -5,16 +5,30 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidemarkdb/tidemark/internal/engine"
 )
 
+// source is a transaction that statements are sent to.
+type source interface {
+	// query runs a statement and calls row, if there is one, for each row of its
+	// answer. What scan fills is the caller's, but for pgtype.DriverBytes, which
+	// is valid during the call. errEnough from row drops the rest.
+	query(ctx context.Context, sql string, arguments []any, row func(scan scanner) error) error
+	// explain gives an error of query's the kind that callers know.
+	explain(doing string, err error) error
+	statements() *statements
+}
+
+// scanner decodes the columns of a row.
+type scanner = func(into ...any) error
+
+var errEnough = errors.New("no more rows are wanted")
+
 // reader reads one state of a space, in the transaction that shows it.
 type reader struct {
-	session  *session
+	from     source
 	space    engine.SpaceID
 	sequence engine.Sequence
 	// enter is asked before each read, and leave told after it.
@@ -24,8 +38,8 @@ type reader struct {
 
 func (r *reader) Sequence() engine.Sequence { return r.sequence }
 
-// run uses the transaction for one read.
-func (r *reader) run(ctx context.Context, use func(context.Context, *pgxpool.Conn) error) error {
+// query uses the transaction for one read.
+func (r *reader) query(ctx context.Context, sql string, arguments []any, row func(scan scanner) error) error {
 	if err := ctx.Err(); err != nil {
 		return cancelled(err)
 	}
@@ -33,28 +47,26 @@ func (r *reader) run(ctx context.Context, use func(context.Context, *pgxpool.Con
 		return err
 	}
 	defer r.leave()
-	if err := r.session.run(ctx, use); err != nil {
-		return unavailable("read", err)
+	if err := r.from.query(ctx, sql, arguments, row); err != nil {
+		return r.from.explain("read", err)
 	}
 	return nil
 }
 
 func (r *reader) Get(ctx context.Context, key []byte) (engine.Entry, error) {
 	var entry engine.Entry
-	err := r.run(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := r.query(ctx, r.sql().get, []any{int32(r.space), present(key)}, func(scan scanner) error {
 		var sequence int64
-		var value []byte
-		err := conn.QueryRow(ctx, r.sql().get, int32(r.space), present(key)).Scan(&sequence, &value)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
+		if err := scan(&sequence, &entry.Value); err != nil {
+			return err
 		}
-		entry = engine.Entry{Value: value, Sequence: engine.Sequence(sequence)}
-		return err
+		entry.Sequence = engine.Sequence(sequence)
+		return nil
 	})
 	return entry, err
 }
 
-func (r *reader) sql() *statements { return &r.session.engine.sql }
+func (r *reader) sql() *statements { return r.from.statements() }
 
 func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]engine.Entry, error) {
 	entries := make([]engine.Entry, len(keys))
@@ -65,19 +77,14 @@ func (r *reader) GetMany(ctx context.Context, keys [][]byte) ([]engine.Entry, er
 	for i, key := range keys {
 		asked[i] = present(key)
 	}
-	err := r.run(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, r.sql().getMany, int32(r.space), asked)
-		if err != nil {
-			return err
-		}
+	err := r.query(ctx, r.sql().getMany, []any{int32(r.space), asked}, func(scan scanner) error {
 		var place, sequence int64
 		var value []byte
-		_, err = pgx.ForEachRow(rows, []any{&place, &sequence, &value}, func() error {
-			entries[place-1] = engine.Entry{Value: value, Sequence: engine.Sequence(sequence)}
-			value = nil
-			return nil
-		})
-		return err
+		if err := scan(&place, &sequence, &value); err != nil {
+			return err
+		}
+		entries[place-1] = engine.Entry{Value: value, Sequence: engine.Sequence(sequence)}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -160,35 +167,27 @@ func (it *iterator) Next() bool {
 func (it *iterator) read() error {
 	it.page, it.memory, it.next = it.page[:0], it.memory[:0], 0
 	whole := true
-	err := it.reader.run(it.ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		arguments := []any{int32(it.reader.space), it.from, it.rows}
-		if it.to != nil {
-			arguments = append(arguments, it.to)
+	arguments := []any{int32(it.reader.space), it.from, it.rows}
+	if it.to != nil {
+		arguments = append(arguments, it.to)
+	}
+	err := it.reader.query(it.ctx, it.statement(), arguments, func(scan scanner) error {
+		if len(it.memory) > maxPageBytes {
+			whole = false
+			return errEnough
 		}
-		rows, err := conn.Query(ctx, it.statement(), arguments...)
-		if err != nil {
+		var key, value pgtype.DriverBytes
+		var sequence int64
+		if err := scan(&key, &sequence, &value); err != nil {
 			return err
 		}
-		defer rows.Close()
-		for rows.Next() {
-			if len(it.memory) > maxPageBytes {
-				whole = false // Close reads the rest from the connection, and drops it.
-				break
-			}
-			var key, value pgtype.DriverBytes
-			var sequence int64
-			if err := rows.Scan(&key, &sequence, &value); err != nil {
-				return err
-			}
-			row := pageRow{keyBegin: len(it.memory), sequence: engine.Sequence(sequence)}
-			it.memory = append(it.memory, key...)
-			row.keyEnd = len(it.memory)
-			it.memory = append(it.memory, value...)
-			row.valueEnd = len(it.memory)
-			it.page = append(it.page, row)
-		}
-		rows.Close()
-		return rows.Err()
+		row := pageRow{keyBegin: len(it.memory), sequence: engine.Sequence(sequence)}
+		it.memory = append(it.memory, key...)
+		row.keyEnd = len(it.memory)
+		it.memory = append(it.memory, value...)
+		row.valueEnd = len(it.memory)
+		it.page = append(it.page, row)
+		return nil
 	})
 	if err != nil {
 		return err

@@ -20,14 +20,20 @@ var tablesSQL string
 //go:embed views.sql
 var viewsSQL string
 
+//go:embed nodes.sql
+var nodesSQL string
+
+//go:embed modules.sql
+var modulesSQL string
+
 // schemaVersion is the version of the tables and views that this engine makes
 // and works with. A later one adds a migration; a node of an earlier version
 // refuses to work with it.
-const schemaVersion = 1
+const schemaVersion = 3
 
 // migrations make each version of the one before. Their statements may be run
 // again, for where DDL is not undone with its transaction.
-var migrations = [schemaVersion]string{tablesSQL + viewsSQL}
+var migrations = [schemaVersion]string{tablesSQL + viewsSQL, nodesSQL, modulesSQL}
 
 // migrate makes the tables, or brings them to this engine's version. One node
 // does that while it holds the version's row; the others wait for the row.

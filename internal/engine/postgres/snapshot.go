@@ -153,6 +153,10 @@ func (e *Engine) takeStateToken() error {
 	}
 }
 
+// setSnapshotTimeout lets a transaction that shows a state be idle for longer
+// than one that holds a row.
+var setSnapshotTimeout = fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, snapshotTimeout.Milliseconds())
+
 // begin begins the transaction of a state.
 func (s *space) begin(ctx context.Context) (*state, error) {
 	known := s.newestKnown()
@@ -164,7 +168,7 @@ func (s *space) begin(ctx context.Context) (*state, error) {
 	first.Queue(s.engine.sql.shown, int32(s.id), int64(known.sequence)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&dropped, &sequence, &mark, &markOfKnown, &standby)
 	})
-	first.Queue(fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, snapshotTimeout.Milliseconds()))
+	first.Queue(setSnapshotTimeout)
 	session, err := s.engine.begin(ctx, beginSnapshot, first)
 	if err != nil {
 		return nil, err
@@ -222,7 +226,7 @@ type snapshot struct {
 func newSnapshot(e *Engine, id engine.SpaceID, st *state) *snapshot {
 	shown := &snapshot{state: st}
 	shown.reader = reader{
-		session: st.session, space: id, sequence: st.sequence,
+		from: st.session, space: id, sequence: st.sequence,
 		enter: func() error {
 			if shown.released.Load() {
 				return fault.New(fault.Internal, "a snapshot was read after its release")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,8 +35,8 @@ type space struct {
 	// because those who wait are served in their order and may give up.
 	turn chan struct{}
 	// forgotten is the newest sequence whose row in commits was removed, as far
-	// as this process knows. It is protected by turn.
-	forgotten int64
+	// as this process knows. It is changed with the turn held.
+	forgotten atomic.Int64
 
 	mu sync.Mutex
 	// The following are protected by mu.
@@ -302,22 +303,31 @@ const (
 	forgetMost  = 1024
 )
 
-// queueForget removes the rows of old commits, now and then. It begins where
-// the last removal ended, so as not to walk over dead rows.
+// queueForget removes the rows of old commits, now and then.
 func (s *space) queueForget(batch *pgx.Batch, h *held) {
-	latest := int64(h.latest.sequence)
-	if latest%forgetEvery != 0 || latest <= keepCommits {
+	if !isTimeToForget(h.latest.sequence) {
 		return
 	}
-	batch.Queue(s.engine.sql.forget, int32(s.id), s.forgotten, forgetMost, latest-keepCommits, h.now.Add(-keepFor)).
+	batch.Queue(s.engine.sql.forget, s.forgetArguments(h.latest.sequence, h.now)...).
 		Query(func(rows pgx.Rows) error {
 			var sequence int64
 			_, err := pgx.ForEachRow(rows, []any{&sequence}, func() error {
-				s.forgotten = max(s.forgotten, sequence)
+				s.forgotten.Store(max(s.forgotten.Load(), sequence))
 				return nil
 			})
 			return err
 		})
+}
+
+func isTimeToForget(latest engine.Sequence) bool {
+	return latest%forgetEvery == 0 && latest > keepCommits
+}
+
+// forgetArguments are those of the statement that removes the rows of old
+// commits. It begins where the last removal ended, so as not to walk over dead
+// rows.
+func (s *space) forgetArguments(latest engine.Sequence, now time.Time) []any {
+	return []any{int32(s.id), s.forgotten.Load(), forgetMost, int64(latest) - keepCommits, now.Add(-keepFor)}
 }
 
 // resolve finds out what became of a commit whose connection was lost. It

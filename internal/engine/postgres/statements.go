@@ -18,6 +18,8 @@ import (
 type statements struct {
 	// The space's row, and the newest of its commits.
 	lock, addSpace, latest, commitMark string
+	// The same, as one who joins another's transaction looks at them.
+	lockFree, newestMark string
 
 	// Reads: of keys, and of ranges by direction and whether they have an end.
 	get, getMany           string
@@ -29,7 +31,10 @@ type statements struct {
 	remove, insert, record, forget string
 
 	// Snapshots, waiting and the clock.
-	shown, newest, clock string
+	shown, cut, newest, clock string
+
+	// The processes that have the store open.
+	enter, entered, strike string
 
 	// Dropping a space.
 	drop, dropPart, dropTail string
@@ -37,7 +42,7 @@ type statements struct {
 
 func newStatements(schema string) statements {
 	prefix := pgx.Identifier{schema}.Sanitize() + "."
-	tables := strings.NewReplacer("{spaces}", prefix+"spaces", "{commits}", prefix+"commits", "{entries}", prefix+"entries")
+	tables := strings.NewReplacer("{spaces}", prefix+"spaces", "{commits}", prefix+"commits", "{entries}", prefix+"entries", "{nodes}", prefix+"nodes")
 	text := tables.Replace
 	const rows = `SELECT key, sequence, value FROM {entries} WHERE space_id = $1 AND key >= $2`
 	return statements{
@@ -51,6 +56,8 @@ func newStatements(schema string) statements {
 			LEFT JOIN LATERAL (SELECT sequence, batch, committed_at FROM {commits}
 				WHERE space_id = $1 ORDER BY sequence DESC LIMIT 1) AS n ON true
 			LEFT JOIN {commits} AS k ON k.space_id = $1 AND k.sequence = $2`),
+		lockFree:   text(`SELECT space_id FROM {spaces} WHERE space_id = $1 FOR UPDATE SKIP LOCKED`),
+		newestMark: text(`SELECT sequence, batch FROM {commits} WHERE space_id = $1 ORDER BY sequence DESC LIMIT 1`),
 		commitMark: text(`SELECT batch FROM {commits} WHERE space_id = $1 AND sequence = $2`),
 
 		get: text(`SELECT sequence, value FROM {entries} WHERE space_id = $1 AND key = $2 ORDER BY sequence DESC LIMIT 1`),
@@ -66,10 +73,12 @@ func newStatements(schema string) statements {
 		dropRange:   text(`DELETE FROM {entries} WHERE space_id = $1 AND key >= $2`),
 		dropRangeTo: text(`DELETE FROM {entries} WHERE space_id = $1 AND key >= $2 AND key < $3`),
 
+		// OFFSET 0 keeps the subquery whole. Taken apart, the planner may join the
+		// keys to all of their rows before it looks which of them is the live one.
 		remove: text(`DELETE FROM {entries} AS e USING
 			(SELECT k.key, o.sequence FROM unnest($2::bytea[]) AS k (key)
 				CROSS JOIN LATERAL (SELECT sequence FROM {entries}
-					WHERE space_id = $1 AND key = k.key ORDER BY sequence DESC LIMIT 1) AS o) AS old
+					WHERE space_id = $1 AND key = k.key ORDER BY sequence DESC LIMIT 1) AS o OFFSET 0) AS old
 			WHERE e.space_id = $1 AND e.key = old.key AND e.sequence = old.sequence`),
 		insert: text(`INSERT INTO {entries} (space_id, sequence, key, value)
 			SELECT $1, $2, k.key, k.value FROM unnest($3::bytea[], $4::bytea[]) AS k (key, value)`),
@@ -86,12 +95,23 @@ func newStatements(schema string) statements {
 			LEFT JOIN LATERAL (SELECT sequence, batch FROM {commits}
 				WHERE space_id = $1 ORDER BY sequence DESC LIMIT 1) AS n ON true
 			LEFT JOIN {commits} AS k ON k.space_id = $1 AND k.sequence = $2`),
+		cut: text(`SELECT s.space_id, coalesce(n.sequence, 0), coalesce(current_setting('in_hot_standby', true), 'off')
+			FROM {spaces} AS s
+			LEFT JOIN LATERAL (SELECT sequence FROM {commits}
+				WHERE space_id = s.space_id ORDER BY sequence DESC LIMIT 1) AS n ON true
+			WHERE NOT s.dropped ORDER BY s.space_id`),
 		newest: text(`SELECT w.space_id, coalesce(s.dropped, false), coalesce(n.sequence, 0)
 			FROM unnest($1::int[]) AS w (space_id)
 			LEFT JOIN {spaces} AS s ON s.space_id = w.space_id
 			LEFT JOIN LATERAL (SELECT sequence FROM {commits}
 				WHERE space_id = w.space_id ORDER BY sequence DESC LIMIT 1) AS n ON true`),
 		clock: text(`SELECT clock_timestamp(), (SELECT committed_at FROM {commits} ORDER BY committed_at DESC LIMIT 1)`),
+
+		enter: text(`INSERT INTO {nodes} (node_id, name, address, started_at, seen_at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, address = excluded.address,
+				started_at = excluded.started_at, seen_at = excluded.seen_at`),
+		entered: text(`SELECT node_id, name, address, started_at, seen_at FROM {nodes} ORDER BY node_id`),
+		strike:  text(`DELETE FROM {nodes} WHERE node_id = $1`),
 
 		drop:     text(`UPDATE {spaces} SET dropped = true WHERE space_id = $1`),
 		dropPart: text(`SELECT key FROM {entries} WHERE space_id = $1 AND key >= $2 ORDER BY key OFFSET $3 LIMIT 1`),

@@ -93,6 +93,14 @@ func New(t testing.TB) *Cluster {
 
 var schemas atomic.Int64
 
+// Open starts a cluster for a program that is no test; remove takes it away.
+func Open() (c *Cluster, remove func(), err error) {
+	if c, err = newCluster(); err != nil {
+		return nil, nil, err
+	}
+	return c, c.remove, nil
+}
+
 // Schema returns the name of a schema that no test of the binary has had.
 func Schema() string { return fmt.Sprintf("test_%d", schemas.Add(1)) }
 
