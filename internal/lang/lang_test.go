@@ -255,3 +255,37 @@ func TestAProjectionIsNamedByItsText(t *testing.T) {
 		}
 	}
 }
+
+func TestNoErrorShowsAPassword(t *testing.T) {
+	for _, source := range []string{
+		"DEFINE USER 'a' PASSWORD 'hush'",
+		"DEFINE USER 'a' ON STORE PASSWORD 'hush",
+		"DEFINE USER 'a' ON STORE PASSWORD hush",
+		"DEFINE USER 'a' ON STORE PASSWORD hush-hush! ROLE owner",
+		"DEFINE USER 'a' ON STORE PASSWORD = 'hush'",
+		"DEFINE USER 'a' ON STORE PASSWORD 'x' 'hush'",
+		"DEFINE USER 'a' ON STORE PASSWORD 'hu\\'hush' nonsense",
+		"DEFINE USER 'a' ON STORE ROLE king PASSWORD \"hush\"",
+		"ALTER USER 'a' ON STORE\n PASSWORD /* why */ 'hush' ROLE",
+		"ALTER USER 'a' ON STORE PASSWORD 'hush' PASSWORD 'hush'",
+		"DEFINE USER 'a' ON STORE PASSWORD 'hush'; ALTER USER 'a' ON STORE PASSWORD 'hush' x",
+	} {
+		_, err := Parse(source)
+		if err == nil {
+			t.Errorf("%s parses", source)
+		} else if strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s is answered by %s", source, err)
+		}
+	}
+}
+
+func TestWhatIsNoPasswordIsShown(t *testing.T) {
+	source := "CREATE users = { password_age: 1d, name: 'ada' }"
+	script, err := Parse(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := script.Text(script.Statements[0]); text != source {
+		t.Errorf("%s is shown as %s", source, text)
+	}
+}

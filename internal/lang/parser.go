@@ -145,7 +145,7 @@ func (p *parser) refuse(at place, problem string, args ...any) {
 // describe is a token as an error names it.
 func (p *parser) describe(t *token) string {
 	const shown = 30
-	text := p.text(t)
+	text := maskPasswords(p.source[:t.end])[t.offset:]
 	switch t.kind {
 	case tokenEnd:
 		return "the end of the script"

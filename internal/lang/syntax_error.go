@@ -70,38 +70,101 @@ func excerpt(source string, offset int) string {
 	return "\n" + before + after + "\n" + padding + "^"
 }
 
-// maskPasswords returns source with asterisks, one a byte, in place of what
-// stands in quotes after the word PASSWORD: a password is never shown, also
-// not to say that the statement around it is wrong.
+// maskPasswords returns source with asterisks, one a byte, in place of what may
+// be a password: what stands in quotes after the word PASSWORD, and, once there
+// was the word USER, all in quotes up to the end of the statement, and what
+// follows the word without quotes. A password is never shown, also not to say
+// that the statement around it is wrong.
 func maskPasswords(source string) string {
-	const keyword = "password"
-	var masked []byte
-	for i := 0; i+len(keyword) <= len(source); {
-		if !strings.EqualFold(source[i:i+len(keyword)], keyword) {
+	masked := maskedText{source: source}
+	ofUser := false
+	for i := 0; i < len(source); {
+		if !isLetter(source[i]) {
 			i++
 			continue
 		}
-		i += len(keyword)
-		for i < len(source) && isSpace(source[i]) {
+		start := i
+		for i < len(source) && (isLetter(source[i]) || isDigit(source[i])) {
 			i++
 		}
-		if i == len(source) || source[i] != '\'' && source[i] != '"' {
-			continue
-		}
-		quote := source[i]
-		for i++; i < len(source) && source[i] != quote; i++ {
-			if masked == nil {
-				masked = []byte(source)
-			}
-			masked[i] = '*'
-			if source[i] == '\\' && i+1 < len(source) {
-				i++
-				masked[i] = '*'
-			}
+		switch word := source[start:i]; {
+		case strings.EqualFold(word, "USER"):
+			ofUser = true
+		case strings.EqualFold(word, "PASSWORD"):
+			i = masked.maskAfter(i, ofUser)
 		}
 	}
-	if masked == nil {
-		return source
+	return masked.String()
+}
+
+// maskedText is a source of which bytes are masked.
+type maskedText struct {
+	source string
+	// masked is nil before the first byte.
+	masked []byte
+}
+
+func (m *maskedText) String() string {
+	if m.masked == nil {
+		return m.source
 	}
-	return string(masked)
+	return string(m.masked)
+}
+
+func (m *maskedText) mask(from, to int) {
+	if m.masked == nil {
+		m.masked = []byte(m.source)
+	}
+	for i := from; i < to; i++ {
+		m.masked[i] = '*'
+	}
+}
+
+// maskAfter masks what may be a password from after the word, and returns where
+// that ends.
+func (m *maskedText) maskAfter(i int, ofUser bool) int {
+	for i < len(m.source) && isSpace(m.source[i]) {
+		i++
+	}
+	if !ofUser {
+		return m.maskQuoted(i)
+	}
+	if rest := m.source[i:]; rest != "" && (isLetter(rest[0]) || isDigit(rest[0])) && !startsRole(rest) {
+		end := strings.IndexFunc(rest, func(r rune) bool { return r == ';' || r < utf8.RuneSelf && isSpace(byte(r)) })
+		if end < 0 {
+			end = len(rest)
+		}
+		m.mask(i, i+end)
+		i += end
+	}
+	for i < len(m.source) && m.source[i] != ';' {
+		if next := m.maskQuoted(i); next > i {
+			i = next
+		} else {
+			i++
+		}
+	}
+	return i
+}
+
+// maskQuoted masks what is quoted at i, if anything is, and returns where that
+// ends.
+func (m *maskedText) maskQuoted(i int) int {
+	if i == len(m.source) || m.source[i] != '\'' && m.source[i] != '"' {
+		return i
+	}
+	quote, start := m.source[i], i+1
+	for i = start; i < len(m.source) && m.source[i] != quote; i++ {
+		if m.source[i] == '\\' && i+1 < len(m.source) {
+			i++
+		}
+	}
+	m.mask(start, i)
+	return min(i+1, len(m.source))
+}
+
+// startsRole reports whether a text goes on with ROLE, as after a password that
+// was left out.
+func startsRole(text string) bool {
+	return len(text) >= 5 && strings.EqualFold(text[:4], "ROLE") && isSpace(text[4])
 }

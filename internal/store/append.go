@@ -68,16 +68,11 @@ func (db *Database) AppendAsync(ctx context.Context, topicName string, done func
 	return db.committer.enqueue(request)
 }
 
-// IsTopic reports whether a table is a topic, or returns fault.NotFound. Where
-// this process alone commits, what it remembers is the newest, and nothing is
-// read.
+// IsTopic reports whether a table is a topic, or returns fault.NotFound.
 func (db *Database) IsTopic(ctx context.Context, tableName string) (bool, error) {
-	catalog := db.catalog.Load()
-	if catalog == nil || db.store.engine.Shared() {
-		var err error
-		if catalog, err = db.Catalog(ctx); err != nil {
-			return false, err
-		}
+	catalog, err := db.NewestCatalog(ctx)
+	if err != nil {
+		return false, err
 	}
 	table, err := catalog.Table(tableName)
 	if err != nil {
@@ -87,37 +82,39 @@ func (db *Database) IsTopic(ctx context.Context, tableName string) (bool, error)
 }
 
 // prepareAppend encodes messages and checks what the topic's definition alone
-// can refuse.
+// can refuse. What is remembered of the definitions may be behind what another
+// process has made of them, so only the newest ones refuse.
 func (db *Database) prepareAppend(ctx context.Context, request *appendRequest, messages []NewMessage) error {
-	catalog := db.catalog.Load()
-	if catalog == nil {
-		var err error
-		if catalog, err = db.Catalog(ctx); err != nil {
-			return err
-		}
+	remembered := db.catalog.Load()
+	if remembered != nil && request.prepare(ctx, remembered, messages) == nil {
+		return nil
 	}
-	table, err := catalog.TopicTable(request.name)
+	newest, err := db.Catalog(ctx)
 	if err != nil {
-		// What is remembered may be behind the newest definitions.
-		if catalog, err = db.Catalog(ctx); err != nil {
-			return err
-		}
-		if table, err = catalog.TopicTable(request.name); err != nil {
-			return err
-		}
+		return err
 	}
-	request.table = table
-	request.reserve(len(messages))
+	return request.prepare(ctx, newest, messages)
+}
+
+// prepare encodes messages under a topic's definition as a catalog has it.
+func (r *appendRequest) prepare(ctx context.Context, catalog *Catalog, messages []NewMessage) error {
+	table, err := catalog.TopicTable(r.name)
+	if err != nil {
+		return err
+	}
+	r.size = 0
+	r.table = table
+	r.reserve(len(messages))
 	headers := headersOf(ctx)
 	for i, message := range messages {
-		prepared := request.messages[i]
+		prepared := r.messages[i]
 		if *prepared, err = prepareValue(table, message.Key, message.Value); err != nil {
 			return err
 		}
 		prepared.headers = headers
-		request.size += len(prepared.encoded) + len(headers) + messageHeadBytes + positionKeyBytes
+		r.size += len(prepared.encoded) + len(headers) + messageHeadBytes + positionKeyBytes
 	}
-	if request.size > MaxTransactionBytes {
+	if r.size > MaxTransactionBytes {
 		return fault.New(fault.TooLarge, "the messages take more than %d bytes; append them in smaller steps", MaxTransactionBytes)
 	}
 	return nil

@@ -65,12 +65,19 @@ type Consumer struct {
 	Map         []Mapping
 	Quarantine  bool
 	Parallelism int
-	// Declarer is the user with whose authority the consumer runs, "" where
-	// the store has no users.
-	Declarer string
+	// DeclaredBy is the user with whose authority the consumer runs; nil for
+	// one that was declared by the process itself, or before the store had an
+	// owner, which runs with the store's own.
+	DeclaredBy *Declarer
 	// Generation grows whenever the consumer is declared again or resumed, so
 	// that a node knows that it must start anew.
 	Generation uint64
+}
+
+// Declarer is the user who declared a consumer.
+type Declarer struct {
+	UserName
+	ID UserID
 }
 
 // ConsumerKind says what a declared consumer reads.
@@ -95,6 +102,9 @@ type Catalog struct {
 	version   engine.Sequence
 	tables    map[string]*Table
 	consumers map[consumerName]*Consumer
+	// users are those of the database, by name; grants are what any user holds.
+	users  map[string]*User
+	grants map[UserID]map[ObjectID]Grant
 }
 
 type consumerName struct {
@@ -103,7 +113,10 @@ type consumerName struct {
 }
 
 func emptyCatalog() *Catalog {
-	return &Catalog{tables: map[string]*Table{}, consumers: map[consumerName]*Consumer{}}
+	return &Catalog{
+		tables: map[string]*Table{}, consumers: map[consumerName]*Consumer{},
+		users: map[string]*User{}, grants: map[UserID]map[ObjectID]Grant{},
+	}
 }
 
 // Table returns the definition of a name, or fault.NotFound.
@@ -171,7 +184,10 @@ func (c *Catalog) Consumers(kind ConsumerKind) []*Consumer {
 
 // changed returns a copy to which change was applied.
 func (c *Catalog) changed(change func(*Catalog)) *Catalog {
-	next := &Catalog{version: c.version, tables: maps.Clone(c.tables), consumers: maps.Clone(c.consumers)}
+	next := &Catalog{
+		version: c.version, tables: maps.Clone(c.tables), consumers: maps.Clone(c.consumers),
+		users: maps.Clone(c.users), grants: maps.Clone(c.grants),
+	}
 	change(next)
 	return next
 }
@@ -235,7 +251,10 @@ func loadCatalog(ctx context.Context, r engine.Reader, version engine.Sequence) 
 		catalog.consumers[consumerName{consumer.Kind, consumer.Name}] = consumer
 		return nil
 	})
-	return catalog, err
+	if err != nil {
+		return nil, err
+	}
+	return catalog, catalog.loadUsers(ctx, r)
 }
 
 // scanRows calls visit with every row of a range; key and row are valid during

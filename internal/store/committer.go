@@ -173,7 +173,7 @@ func (c *committer) commit(ctx context.Context) {
 	var outcomes []error
 	var formed *sealing
 	var formedAt time.Time
-	_, err := c.database.space.Commit(ctx, func(commit engine.Commit) error {
+	sequence, err := c.database.space.Commit(ctx, func(commit engine.Commit) error {
 		if taken == nil {
 			taken = c.take()
 			outcomes = make([]error, len(taken))
@@ -214,7 +214,7 @@ func (c *committer) commit(ctx context.Context) {
 			taken = c.take()
 		}
 	} else if formed != nil {
-		c.database.committed(formed)
+		c.database.committed(formed, sequence)
 		c.database.store.metrics.committed(formedAt, formed.appended, outcomes)
 	}
 	for i, r := range taken {

@@ -18,14 +18,19 @@ type Database struct {
 	Name      string
 
 	store     *Store
+	id        engine.SpaceID
 	space     engine.Space
 	committer *committer
 
 	// catalog is the newest catalog that a reader or a commit has seen.
 	catalog atomic.Pointer[Catalog]
 	alarms  alarms
+	// lookout rings the alarms for what other processes commit.
+	lookout *lookout
 	closing sync.Once
 	closed  chan struct{}
+	// newest is the last commit that this process is known to have made.
+	newest atomic.Uint64
 	// dropped says that the database was dropped, not the store closed.
 	dropped atomic.Bool
 }
@@ -35,13 +40,14 @@ type Database struct {
 // meanwhile. More were not measured to give more.
 const commitsOnTheirWay = 2
 
-func newDatabase(s *Store, space engine.Space, namespace, name string) *Database {
-	db := &Database{Namespace: namespace, Name: name, store: s, space: space, closed: make(chan struct{})}
+func newDatabase(s *Store, id engine.SpaceID, space engine.Space, namespace, name string) *Database {
+	db := &Database{Namespace: namespace, Name: name, store: s, id: id, space: space, closed: make(chan struct{})}
 	goroutines := commitsOnTheirWay
 	if s.engine.Shared() {
 		goroutines = 1
 	}
 	db.committer = newCommitter(db, goroutines)
+	db.lookout = newLookout(db)
 	return db
 }
 
@@ -50,6 +56,7 @@ func (db *Database) close() {
 	db.closing.Do(func() {
 		close(db.closed)
 		db.committer.close()
+		db.lookout.end()
 		db.alarms.ringAll()
 	})
 }
@@ -116,8 +123,30 @@ func (db *Database) Catalog(ctx context.Context) (*Catalog, error) {
 	return db.catalogOf(ctx, snapshot)
 }
 
-// committed is told of every commit that is durable.
-func (db *Database) committed(s *sealing) {
+// NewestCatalog returns the newest definitions of any node. Where this process
+// alone commits, what it remembers is the newest, and nothing is read.
+func (db *Database) NewestCatalog(ctx context.Context) (*Catalog, error) {
+	if db.dropped.Load() {
+		return nil, db.unavailable()
+	}
+	if known := db.catalog.Load(); known != nil && !db.store.engine.Shared() {
+		return known, nil
+	}
+	return db.Catalog(ctx)
+}
+
+// committed is told of every commit that is durable, and the sequence that it
+// has, or read where it wrote nothing.
+func (db *Database) committed(s *sealing, sequence engine.Sequence) {
+	db.newest.Store(uint64(sequence))
+	db.ring(s)
+	if sequence == s.next() {
+		db.lookout.committed(sequence)
+	}
+}
+
+// ring wakes those who wait for what a commit changed.
+func (db *Database) ring(s *sealing) {
 	if s.changedCatalog != nil {
 		// Whoever waits may wait for what is gone or goes on now.
 		db.remember(s.changedCatalog)

@@ -48,7 +48,7 @@ func (tx *Tx) DefineTable(ctx context.Context, definition Table, existing Existi
 		}
 		return fault.New(fault.AlreadyExists, "%s exists already: it is a %s", definition.Name, taken.Kind)
 	}
-	id, err := tx.db.newObjectID(ctx)
+	id, err := tx.newObjectID(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,11 +140,14 @@ func (tx *Tx) DropTable(ctx context.Context, kind TableKind, name string) error 
 			return err
 		}
 	}
-	for _, row := range []byte{rowRecord, rowTopicState, rowMessage, rowIdentity, rowDeduplication, rowExpiry, rowReader} {
+	for _, row := range []byte{rowRecord, rowTopicState, rowMessage, rowIdentity, rowDeduplication, rowExpiry, rowReader, rowGrant} {
 		tx.drop(objectRange(row, table.ID))
 	}
 	tx.appends = slices.DeleteFunc(tx.appends, func(a txAppend) bool { return a.table.ID == table.ID })
-	return tx.changeCatalog(nameKey(rowTable, name), nil, func(c *Catalog) { delete(c.tables, name) })
+	return tx.changeCatalog(nameKey(rowTable, name), nil, func(c *Catalog) {
+		delete(c.tables, name)
+		c.dropGrants(table.ID)
+	})
 }
 
 // drop removes a range of rows, with what the transaction wrote there.
@@ -196,7 +199,7 @@ func (tx *Tx) DefineGroup(ctx context.Context, topicName, name string, definitio
 			return err
 		}
 	}
-	id, err := tx.db.newObjectID(ctx)
+	id, err := tx.newObjectID(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,7 +312,7 @@ func (tx *Tx) DefineConsumer(ctx context.Context, definition Consumer, existing 
 		definition.ID, definition.Generation = taken.ID, taken.Generation+1
 		return tx.setConsumer(&definition)
 	}
-	id, err := tx.db.newObjectID(ctx)
+	id, err := tx.newObjectID(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/topic"
 )
 
@@ -56,8 +58,8 @@ func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
 	for {
 		// The alarm is set before the look, so that a commit between the look
 		// and the wait is heard.
-		changed := f.db.alarms.on(f.id)
-		page, committed, err := f.look(ctx, limit)
+		a := alarm{topicID: f.id, topic: f.db.alarms.on(f.id)}
+		page, seen, err := f.look(ctx, limit)
 		if err != nil {
 			return page, err
 		}
@@ -69,40 +71,32 @@ func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
 			}
 			return page, nil
 		}
-		select {
-		case <-changed:
-		case <-committed: // nil, so never ready, where this process alone commits
-		case <-ctx.Done():
-			return page, cancelled(ctx.Err())
-		case <-f.db.closed:
-			return page, f.db.unavailable()
+		a.seen = seen
+		if _, err := f.db.await(ctx, a, time.Time{}, nil); err != nil {
+			return page, err
 		}
 	}
 }
 
-// look reads once. committed is closed by the next commit of any process,
-// where several may commit.
-func (f *Subscription) look(ctx context.Context, limit int) (page Page, committed <-chan struct{}, err error) {
+// look reads once, and says of which state.
+func (f *Subscription) look(ctx context.Context, limit int) (page Page, seen engine.Sequence, err error) {
 	snapshot, err := f.db.snapshot(ctx)
 	if err != nil {
-		return page, nil, err
+		return page, 0, err
 	}
 	defer snapshot.Release()
 	catalog, err := f.db.catalogOf(ctx, snapshot)
 	if err != nil {
-		return page, nil, err
+		return page, 0, err
 	}
 	table, err := catalog.TopicTable(f.name)
 	if err == nil && table.ID != f.id {
 		err = fault.New(fault.NotFound, "the topic %s that was followed was dropped; another of its name was defined since", f.name)
 	}
 	if err != nil {
-		return page, nil, err
+		return page, 0, err
 	}
 	after := f.after
 	page, err = readTopic(ctx, snapshot, table, ReadOptions{After: &after, Limit: limit})
-	if f.db.store.engine.Shared() {
-		committed = f.db.space.Changed(snapshot.Sequence())
-	}
-	return page, committed, err
+	return page, snapshot.Sequence(), err
 }

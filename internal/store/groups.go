@@ -107,11 +107,15 @@ func handOut(st state, table *Table, definition *Group, options ReadOptions) (Pa
 	change := group.HandOut(view.View, options.limit())
 	page := Page{Lapsed: change.Lapsed, Messages: make([]Message, 0, len(change.Out))}
 	for _, delivery := range change.Out {
-		message, err := messageOf(table, delivery.Position, view.row(delivery.Position))
+		row := view.row(delivery.Position)
+		if view.failed() != nil {
+			break // What was not read is not what cannot be decoded.
+		}
+		message, err := messageOf(table, delivery.Position, row)
 		if err != nil {
 			return Page{}, err
 		}
-		message.Deliveries = delivery.Deliveries
+		message.Deliveries, message.Released = delivery.Deliveries, delivery.Released
 		page.Messages = append(page.Messages, message)
 	}
 	if err := view.failed(); err != nil {
@@ -266,9 +270,18 @@ func (v *groupView) key(p topic.Position, path value.Path) ([]byte, bool) {
 	return bytes, err == nil
 }
 
-// loadGroup reads a group's rows.
-func loadGroup(st rowSource, entries engine.Iterator, definition *Group) (*topic.Group, error) {
+// loadGroup reads a group's rows. One that has nothing in flight and no keys to
+// wait for has none, and where they were is not looked through: an engine may
+// keep what was removed for a while.
+func loadGroup(ctx context.Context, st rowSource, r engine.Reader, definition *Group) (*topic.Group, error) {
 	group, err := newGroup(st, definition)
+	if err != nil {
+		return nil, fmt.Errorf("group '%s': %w", definition.Name, err)
+	}
+	if definition.Definition.KeyedBy == "" && group.Head().InFlight() == 0 {
+		return group, nil
+	}
+	entries := r.Scan(ctx, objectRange(rowGroupEntry, definition.ID), false, 0)
 	for err == nil && entries.Next() {
 		err = loadEntryRow(group, positionOf(entries.Key()), entries.Value())
 	}
@@ -297,8 +310,7 @@ func newGroup(st rowSource, definition *Group) (*topic.Group, error) {
 func (s *sealing) group(_ *Table, definition *Group) (*topic.Group, error) {
 	known := s.groups[definition.ID]
 	if known == nil {
-		entries := s.commit.Scan(s.ctx, objectRange(rowGroupEntry, definition.ID), false, 0)
-		group, err := loadGroup(s, entries, definition)
+		group, err := loadGroup(s.ctx, s, s.commit, definition)
 		if err != nil {
 			return nil, s.fail(err)
 		}
@@ -343,9 +355,9 @@ func (s *sealing) change(table *Table, definition *Group, change topic.Change) e
 		return err
 	}
 	writeEntryRows(s.commit, definition.ID, group, change)
-	if change.ChangesHead() {
-		s.commit.Set(objectKey(rowGroupHead, definition.ID), group.Head().Append(nil))
-	}
+	// Also where it is as it was: by its head those who wait on other nodes see
+	// that a group has changed.
+	s.commit.Set(objectKey(rowGroupHead, definition.ID), group.Head().Append(nil))
 	s.wrote = true
 	s.touchedGroups[definition.ID] = struct{}{}
 	return nil
@@ -421,8 +433,7 @@ func (st *txState) group(table *Table, definition *Group) (*topic.Group, error) 
 	if st.isDropped(objectKey(rowGroupHead, definition.ID)) {
 		return nil, fault.New(fault.NotAGroup, "topic %s has no group '%s'", table.Name, definition.Name)
 	}
-	entries := st.snapshot.Scan(st.ctx, objectRange(rowGroupEntry, definition.ID), false, 0)
-	group, err := loadGroup(st, entries, definition)
+	group, err := loadGroup(st.ctx, st, st.snapshot, definition)
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,11 @@ func WithHeaders(ctx context.Context, headers Headers) (context.Context, error) 
 	return context.WithValue(ctx, headersKey{}, encodedHeaders(encoded)), nil
 }
 
+// WithoutHeaders returns a context under which messages carry none.
+func WithoutHeaders(ctx context.Context) context.Context {
+	return context.WithValue(ctx, headersKey{}, encodedHeaders(nil))
+}
+
 // headersOf are the headers that a context carries, nil for none.
 func headersOf(ctx context.Context) encodedHeaders {
 	headers, _ := ctx.Value(headersKey{}).(encodedHeaders)

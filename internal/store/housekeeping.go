@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/topic"
 )
 
-// keepHouse runs Housekeep until ctx ends.
+// keepHouse does what Housekeep does until ctx ends, for the databases that are
+// this node's to keep among all that have the store open.
 func (s *Store) keepHouse(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -22,7 +23,7 @@ func (s *Store) keepHouse(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		if err := s.Housekeep(ctx); err != nil && ctx.Err() == nil {
+		if err := s.housekeep(ctx, s.nodes.keeps); err != nil && ctx.Err() == nil {
 			s.log.Warn("housekeeping failed and will be tried again", slog.Any("error", err))
 		}
 	}
@@ -32,12 +33,19 @@ func (s *Store) keepHouse(ctx context.Context, every time.Duration) {
 // keeps, removes the rows of messages that were let go, and forgets
 // deduplication keys whose window is over.
 func (s *Store) Housekeep(ctx context.Context) error {
+	return s.housekeep(ctx, func(engine.SpaceID) bool { return true })
+}
+
+func (s *Store) housekeep(ctx context.Context, keeps func(engine.SpaceID) bool) error {
 	databases, err := s.everyDatabase(ctx)
 	if err != nil {
 		return err
 	}
 	var failures []error
 	for _, database := range databases {
+		if !keeps(database.id) {
+			continue
+		}
 		if err := database.housekeep(ctx); err != nil && !errors.Is(err, fault.NotFound) {
 			failures = append(failures, err)
 		}

@@ -100,7 +100,11 @@ func reportGroup(st *txState, table *Table, definition *Group) (GroupReport, err
 	defer view.close()
 	report := GroupReport{Figures: group.Figures(view.View), Definition: definition.Definition}
 	if report.Oldest != 0 {
-		head, _, err := decodeMessageRow(view.row(report.Oldest))
+		row := view.row(report.Oldest)
+		if err := view.failed(); err != nil {
+			return GroupReport{}, err
+		}
+		head, _, err := decodeMessageRow(row)
 		if err != nil {
 			return GroupReport{}, corrupt(table.Name, report.Oldest, err)
 		}

@@ -15,6 +15,8 @@ import (
 //	T name                            definition of a table, collection, space or topic
 //	G topic-id name                   definition of a group
 //	C kind name                       declaration of a consumer
+//	U name                            a user of the database
+//	g table-id user-id                what a user was granted on a table; of table 0, on the database
 //	r table-id key                    a record
 //	s topic-id                        what a topic remembers of removed messages
 //	m topic-id position               a message
@@ -43,6 +45,8 @@ const (
 	rowGroupHead      = 'h'
 	rowGroupEntry     = 'f'
 	rowParked         = 'q'
+	rowDatabaseUser   = 'U'
+	rowGrant          = 'g'
 )
 
 // ObjectID names a table, topic, group or consumer within its database; ids

@@ -69,13 +69,18 @@ func (db *Database) keepPlace(options ReadOptions) (*topic.Position, *time.Time)
 }
 
 // alarm is what wakes a read that waits: a change of the topic, or of the
-// group that it reads as, by this process, or a commit of any process where
-// several share the store.
-type alarm struct{ topic, group, anybody <-chan struct{} }
+// group that it reads as.
+type alarm struct {
+	topic, group     <-chan struct{}
+	topicID, groupID ObjectID
+	// seen is the state that who waits has seen.
+	seen engine.Sequence
+}
 
 // await waits until there may be something to read; done says that the time
 // is over.
 func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <-chan time.Time) (done bool, err error) {
+	defer db.lookout.watch(a)()
 	var dueTimer <-chan time.Time
 	if !due.IsZero() {
 		now, err := db.Now(ctx)
@@ -89,7 +94,6 @@ func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <
 	select {
 	case <-a.topic:
 	case <-a.group:
-	case <-a.anybody:
 	case <-dueTimer:
 	case <-timeout:
 		return true, nil
@@ -169,12 +173,9 @@ func readTopic(ctx context.Context, r engine.Reader, table *Table, options ReadO
 
 // setAlarm sets what wakes those who have seen a commit.
 func (db *Database) setAlarm(a *alarm, table *Table, consumer string, seen engine.Sequence) {
-	a.topic = db.alarms.on(table.ID)
-	if db.store.engine.Shared() {
-		a.anybody = db.space.Changed(seen)
-	}
+	a.topicID, a.topic, a.seen = table.ID, db.alarms.on(table.ID), seen
 	if group, ok := table.Groups[consumer]; ok {
-		a.group = db.alarms.on(group.ID)
+		a.groupID, a.group = group.ID, db.alarms.on(group.ID)
 	}
 }
 

@@ -19,8 +19,9 @@ type Message struct {
 	// given at commit.
 	Position topic.Position
 	// Deliveries counts how often a group handed the message out, this time
-	// included; 0 for a message that was read without a group.
-	Deliveries topic.Deliveries
+	// included; 0 for a message that was read without a group. Released of them
+	// were handed back by RELEASE.
+	Deliveries, Released topic.Deliveries
 
 	table *Table
 	// appended is the time of the commit, in nanoseconds since 1970.

@@ -158,6 +158,28 @@ func (s *sealing) entry(key []byte) (engine.Entry, error) {
 	return entry, s.fail(err)
 }
 
+// entries are the entries of keys, which the engine is asked for at once.
+func (s *sealing) entries(keys []string) ([]engine.Entry, error) {
+	entries := make([]engine.Entry, len(keys))
+	var asked [][]byte
+	var places []int
+	for i, key := range keys {
+		if entry, ok := s.rows[key]; ok {
+			entries[i] = entry
+		} else if !inRanges(s.dropped, []byte(key)) {
+			asked, places = append(asked, []byte(key)), append(places, i)
+		}
+	}
+	stored, err := s.commit.GetMany(s.ctx, asked)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	for i, entry := range stored {
+		entries[places[i]] = entry
+	}
+	return entries, nil
+}
+
 func (s *sealing) get(key []byte) ([]byte, bool, error) {
 	entry, err := s.entry(key)
 	return entry.Value, entry.Sequence != 0, err

@@ -39,6 +39,9 @@ type Options struct {
 	// time is looked at; the language promises two seconds. Default: one
 	// second. Negative turns it off, for tests that call Housekeep.
 	HousekeepingEvery time.Duration
+	// NodeName is what people know this process by among those that share the
+	// store. Default: its host and process id.
+	NodeName string
 }
 
 // Store is an open store: namespaces, and the databases in them.
@@ -48,14 +51,19 @@ type Store struct {
 	log    *slog.Logger
 	// metrics are of all databases together.
 	metrics *metrics
+	// users are those of the store and its namespaces.
+	users userCache
+	// nodes are the processes that have the store open.
+	nodes *nodes
 
 	mu sync.Mutex
 	// The following are protected by mu.
 	databases map[engine.SpaceID]*Database
 	closed    bool
 
-	housekeeping     context.CancelFunc
-	housekeepingDone sync.WaitGroup
+	// stop ends what runs in the background, and background waits for it.
+	stop       context.CancelFunc
+	background sync.WaitGroup
 }
 
 // Open opens the store that an engine carries. Closing the store closes the
@@ -72,14 +80,20 @@ func Open(ctx context.Context, e engine.Engine, options Options) (*Store, error)
 	if err := s.finishDrops(ctx); err != nil {
 		return nil, err
 	}
+	if s.nodes, err = openNodes(ctx, s, options.NodeName); err != nil {
+		return nil, err
+	}
 	every := options.HousekeepingEvery
 	if every == 0 {
 		every = time.Second
 	}
-	background, stop := context.WithCancel(context.Background())
-	s.housekeeping = stop
+	running, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if s.nodes.roll != nil {
+		s.background.Go(func() { s.nodes.run(running) })
+	}
 	if every > 0 {
-		s.housekeepingDone.Go(func() { s.keepHouse(background, every) })
+		s.background.Go(func() { s.keepHouse(running, every) })
 	}
 	return s, nil
 }
@@ -99,14 +113,15 @@ func (s *Store) Close() error {
 		return nil
 	}
 	// Before closed is seen, so that housekeeping does not complain of it.
-	s.housekeeping()
+	s.stop()
 	s.closed = true
 	databases := s.databases
 	s.mu.Unlock()
-	s.housekeepingDone.Wait()
+	s.background.Wait()
 	for _, database := range databases {
 		database.close()
 	}
+	s.nodes.leave()
 	return s.engine.Close()
 }
 
@@ -205,6 +220,7 @@ func (s *Store) DropNamespace(ctx context.Context, name string) error {
 		}
 		c.Delete(nameKey(rowNamespace, name))
 		c.DeleteRange(databases)
+		dropUsersOf(c, name)
 		for _, id := range dropped {
 			c.Set(droppedKey(id), []byte{})
 		}
@@ -386,7 +402,7 @@ func (s *Store) openDatabase(ctx context.Context, id engine.SpaceID, namespace, 
 	if open := s.databases[id]; open != nil {
 		return open, nil
 	}
-	database := newDatabase(s, space, namespace, name)
+	database := newDatabase(s, id, space, namespace, name)
 	s.databases[id] = database
 	return database, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,10 @@ const MaxTransactionBytes = 64 << 20
 type Tx struct {
 	db       *Database
 	snapshot engine.Snapshot
+	// host is the transaction that this one commits in, nil for none; holds says
+	// that the host has kept all others from committing since before the snapshot.
+	host  Host
+	holds bool
 	// ctx is that of the call that is running.
 	ctx context.Context
 
@@ -39,9 +44,11 @@ type Tx struct {
 	catalogChanged bool
 
 	// writes are the rows that the transaction changes, by key; base holds the
-	// commits that wrote what the snapshot has at those keys.
+	// commits that wrote what the snapshot has at those keys, notRead where
+	// nobody has had to know yet.
 	writes btree.Map[string, write]
 	base   map[string]engine.Sequence
+	unread [][]byte
 	// dropped are ranges that are removed before writes are applied.
 	dropped []engine.Range
 	// altered are the topics whose bounds changed.
@@ -121,6 +128,15 @@ func (tx *Tx) Commit(ctx context.Context) (map[string]Appended, error) {
 	if !tx.Wrote() {
 		return nil, nil
 	}
+	if tx.host != nil {
+		return tx.commitInHost(ctx)
+	}
+	if len(tx.unread) > 0 && tx.db.newest.Load() > uint64(tx.snapshot.Sequence()) {
+		// Here, and not where other commits wait for it.
+		if err := tx.readVersions(ctx); err != nil {
+			return nil, err
+		}
+	}
 	request := &txRequest{tx: tx, waiter: newWaiter()}
 	if err := submit(ctx, tx.db.committer, request, request.waiter); err != nil {
 		return nil, err
@@ -175,27 +191,47 @@ func (tx *Tx) touch(key []byte) (engine.Entry, error) {
 	if err != nil {
 		return entry, err
 	}
-	if tx.base == nil {
-		tx.base = map[string]engine.Sequence{}
-	}
-	tx.base[string(key)] = entry.Sequence
+	tx.keep(key, entry.Sequence)
 	return entry, nil
 }
 
-// guard keeps a key's version, unless it is kept.
-func (tx *Tx) guard(key []byte) error {
-	if _, known := tx.base[string(key)]; known {
-		return nil
+func (tx *Tx) keep(key []byte, version engine.Sequence) {
+	if tx.base == nil {
+		tx.base = map[string]engine.Sequence{}
 	}
-	_, err := tx.touch(key)
-	return err
+	tx.base[string(key)] = version
+}
+
+// notRead is the version of a key that the transaction has not read: it is
+// what the snapshot has, and is read only where another commit came between.
+const notRead = engine.Sequence(math.MaxUint64)
+
+// guard keeps a key's version, unless it is kept.
+func (tx *Tx) guard(key []byte) {
+	if _, known := tx.base[string(key)]; !known {
+		tx.keep(key, notRead)
+		tx.unread = append(tx.unread, key)
+	}
+}
+
+// readVersions reads the versions that are kept and were not read.
+func (tx *Tx) readVersions(ctx context.Context) error {
+	entries, err := tx.snapshot.GetMany(ctx, tx.unread)
+	if err != nil {
+		return err
+	}
+	for i, key := range tx.unread {
+		if tx.base[string(key)] == notRead {
+			tx.base[string(key)] = entries[i].Sequence
+		}
+	}
+	tx.unread = nil
+	return nil
 }
 
 // put changes a row whose version is kept.
 func (tx *Tx) put(key, row []byte) error {
-	if err := tx.guard(key); err != nil {
-		return err
-	}
+	tx.guard(key)
 	tx.size += len(key) + len(row)
 	tx.writes.Set(string(key), write{row})
 	return tx.checkSize()
@@ -250,9 +286,7 @@ func (tx *Tx) Read(ctx context.Context, table *Table, options ReadOptions) (Page
 	if options.Consumer != "" {
 		if _, isGroup := table.Groups[options.Consumer]; !isGroup {
 			// Also a place that stays is one that nobody else may move.
-			if err := tx.guard(objectNameKey(rowReader, table.ID, options.Consumer)); err != nil {
-				return Page{}, err
-			}
+			tx.guard(objectNameKey(rowReader, table.ID, options.Consumer))
 		}
 		st := &txState{Tx: tx}
 		page, err := readAs(st, table, options)
@@ -362,13 +396,9 @@ func (r *txRequest) seal(s *sealing) error {
 	if s.catalog.version != tx.catalog.version {
 		return fault.New(fault.Conflict, "a definition of database %s was changed since the transaction began; run it again", tx.db.Name)
 	}
-	for _, key := range slices.Sorted(maps.Keys(tx.base)) {
-		entry, err := s.entry([]byte(key))
-		if err != nil {
+	if s.wrote || s.commit.Sequence() != tx.snapshot.Sequence() {
+		if err := tx.checkVersions(s); err != nil {
 			return err
-		}
-		if entry.Sequence != tx.base[key] {
-			return fault.New(fault.Conflict, "%s was changed by another commit since the transaction began; run it again", tx.describe(key))
 		}
 	}
 	// A transaction that drops rows is alone in its commit.
@@ -393,6 +423,25 @@ func (r *txRequest) seal(s *sealing) error {
 		}
 	}
 	return r.apply(s, topics)
+}
+
+// checkVersions returns fault.Conflict where another commit came between: where
+// a key whose version is kept has another one in the newest state.
+func (tx *Tx) checkVersions(s *sealing) error {
+	if err := tx.readVersions(s.ctx); err != nil {
+		return s.fail(err)
+	}
+	keys := slices.Sorted(maps.Keys(tx.base))
+	entries, err := s.entries(keys)
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if entries[i].Sequence != tx.base[key] {
+			return fault.New(fault.Conflict, "%s was changed by another commit since the transaction began; run it again", tx.describe(key))
+		}
+	}
+	return nil
 }
 
 // definedGroup reports whether the transaction itself defines a group. Its head

@@ -30,10 +30,12 @@ type Change struct {
 	head headChange
 }
 
-// Delivery is one message handed out, for the nth time.
+// Delivery is one message handed out, for the nth time; Released of the times
+// before do not count.
 type Delivery struct {
 	Position   Position
 	Deliveries Deliveries
+	Released   Deliveries
 }
 
 // GiveUp is a message that is given up on after it was handed out a number of

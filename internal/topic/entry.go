@@ -127,6 +127,12 @@ type Head struct {
 	DeadLetterReason  string
 }
 
+// InFlight is how many messages are in flight, those that retention removed and
+// that nobody has looked at since among them.
+func (h Head) InFlight() uint64 {
+	return h.HandedOut - (h.Acknowledged + h.DeadLettered + h.Removed + h.Forgotten)
+}
+
 // numbers are the fields that are numbers, in the order in which they are
 // encoded.
 func (h *Head) numbers() [10]*uint64 {

@@ -318,3 +318,10 @@ func (g *Group) lapsed() uint64 {
 	_, never := Start(g.head.Position+1, g.first)
 	return never + g.removedPassed
 }
+
+// Lapsed is how many messages retention removed before they were handed out,
+// whether or not a read was told of them.
+func (g *Group) Lapsed(v View) uint64 {
+	g.observe(v.First)
+	return g.head.Lapsed + g.lapsed()
+}

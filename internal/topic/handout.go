@@ -206,7 +206,7 @@ func (h *handOut) answer(p Position, before Entry) bool {
 		before = Entry{}
 	}
 	h.change.Entries = append(h.change.Entries, Transition{p, before, after})
-	h.change.Out = append(h.change.Out, Delivery{p, after.Deliveries})
+	h.change.Out = append(h.change.Out, Delivery{p, after.Deliveries, after.Released})
 	return true
 }
 

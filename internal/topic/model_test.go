@@ -160,7 +160,7 @@ func (m *model) handOut(limit, fits, fitsDead int) (handedOut []Delivery, gaveUp
 		message.state, message.due = out, m.now.Add(m.definition.AckDeadline)
 		message.deliveries++
 		m.position = max(m.position, p)
-		handedOut = append(handedOut, Delivery{p, message.deliveries})
+		handedOut = append(handedOut, Delivery{p, message.deliveries, message.released})
 	}
 	if len(handedOut) > 0 || len(gaveUp) > 0 || lapsedNow > 0 {
 		m.position = max(m.position, m.first-1)
