@@ -30,15 +30,15 @@ func (r *runner) show(statement lang.Statement, a session.Answer) string {
 			text = fmt.Sprintf("error %s: %s", failure.Kind, failure.Message)
 			break
 		}
+		if info, ok := statement.(*lang.Info); ok && info.Kind == lang.Store {
+			json = changing.ReplaceAll(json, []byte(`"$1":"*"`))
+		}
 		text = fold(string(json), 0)
 		if a.Lapsed > 0 {
 			text += fmt.Sprintf(" lapsed %d", a.Lapsed)
 		}
 	}
 	text = r.names.name(text)
-	if info, ok := statement.(*lang.Info); ok && info.Kind == lang.Store {
-		text = changing.ReplaceAllString(text, `"$1":"*"`)
-	}
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(answerContinuing+line, " ")
@@ -48,7 +48,7 @@ func (r *runner) show(statement lang.Statement, a session.Answer) string {
 }
 
 // changing is what INFO FOR STORE tells that is not the same everywhere.
-var changing = regexp.MustCompile(`"(engine|version)":"[^"]*"`)
+var changing = regexp.MustCompile(`"(engine|nodes|version)":(?:"[^"]*"|\[[^\]]*\])`)
 
 // fold breaks JSON that is too long for one line: an element of an array a
 // line, and as many fields of an object as a line holds.

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
 	"github.com/tidemarkdb/tidemark/internal/session"
+	"github.com/tidemarkdb/tidemark/internal/signin"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
 )
@@ -30,11 +31,18 @@ type runner struct {
 	callers map[string]*caller
 	params  map[string]value.Value
 	names   *uuidNames
+	// door counts what strangers append, until the next restart.
+	door      *session.Door
+	passwords *signin.Checker
 }
 
 // caller is one session, and what it must be told again after a restart.
 type caller struct {
-	session   *session.Session
+	session *session.Session
+	// who is on whose authority it runs; a stranger is told apart because its
+	// door is new after a restart.
+	who       session.Caller
+	stranger  bool
 	namespace string
 	database  string
 	// pending are the answers of a request that was started.
@@ -69,7 +77,7 @@ func runScript(t *testing.T, s *script, on surface) *script {
 	clock := &movedClock{now: startOfTime}
 	r := &runner{
 		t: t, clock: clock, place: on.prepare(t, clock.read),
-		callers: map[string]*caller{}, names: newUUIDNames(s.String()),
+		callers: map[string]*caller{}, names: newUUIDNames(s.String()), passwords: signin.NewChecker(),
 	}
 	r.open()
 	defer r.close()
@@ -96,7 +104,7 @@ func (r *runner) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.store = opened
+	r.store, r.door = opened, session.NewDoor()
 }
 
 func (r *runner) close() {
@@ -123,16 +131,50 @@ func (r *runner) reopen() {
 
 // arrive gives a caller a new session.
 func (r *runner) arrive(c *caller) {
-	c.session = session.New(r.store, session.Options{})
-	for _, use := range []struct{ what, name string }{{"NAMESPACE", c.namespace}, {"DATABASE", c.database}} {
-		if use.name == "" {
-			continue
-		}
-		answers, err := c.session.Run(context.Background(), "USE "+use.what+" "+value.QuoteIdentifier(use.name), nil)
-		if err != nil || answers[0].Err != nil {
-			r.t.Fatalf("USE %s %s of a caller that arrives: %v, %v", use.what, use.name, answers, err)
-		}
+	if c.stranger {
+		c.who = session.Anonymous(r.door, false)
 	}
+	arrived, err := session.NewIn(context.Background(), r.store, c.namespace, c.database, session.Options{Caller: c.who})
+	if err != nil {
+		r.t.Fatalf("a caller arrives in %s %s: %v", c.namespace, c.database, err)
+	}
+	c.session = arrived
+}
+
+// signIn makes a caller the user of its name, of the database, or else the
+// namespace, or else the store; or does not, where the password is another.
+func (r *runner) signIn(argument string) error {
+	name, quoted, _ := strings.Cut(argument, " ")
+	password, err := lang.ParseExpression(quoted)
+	if err != nil {
+		return err
+	}
+	literal, ok := password.(*lang.Literal)
+	if !ok {
+		return errors.New("signin takes the name of a caller and a password in quotes")
+	}
+	text, _ := literal.Value.AsString()
+	c := r.caller(name)
+	ctx := context.Background()
+	user, err := r.store.FindUser(ctx, c.namespace, c.database, name)
+	if err != nil {
+		return err
+	}
+	if right, err := r.passwords.Check(ctx, user.Password, text); err != nil || !right {
+		return fmt.Errorf("%q is not the password of %s: %w", text, name, err)
+	}
+	c.session.Close()
+	c.who, c.stranger = session.SignedIn(user, time.Time{}), false
+	r.arrive(c)
+	return nil
+}
+
+// estrange makes a caller one who has not signed in.
+func (r *runner) estrange(name string) {
+	c := r.caller(name)
+	c.session.Close()
+	c.stranger = true
+	r.arrive(c)
 }
 
 // caller is the caller of a name. A new one uses what the one without a name
@@ -173,6 +215,11 @@ func (r *runner) steer(x *steering) (*steering, error) {
 		return &answered, nil
 	case "given":
 		return &answered, r.give(x.argument)
+	case "signin":
+		return &answered, r.signIn(x.argument)
+	case "stranger":
+		r.estrange(x.argument)
+		return &answered, nil
 	default:
 		c := r.callers[strings.TrimSpace(x.argument)]
 		if c == nil || c.pending == nil {

@@ -67,7 +67,7 @@ const (
 )
 
 var (
-	steeringWords = regexp.MustCompile(`^(advance|restart|crash|housekeep|given|finish)(?: +(.*))?$`)
+	steeringWords = regexp.MustCompile(`^(advance|restart|crash|housekeep|given|finish|signin|stranger)(?: +(.*))?$`)
 	promptPattern = regexp.MustCompile(`^([a-z][a-z0-9-]*)> `)
 )
 

@@ -254,6 +254,9 @@ func (m *member) transact(ctx context.Context, b *batch) (err error) {
 	if err != nil || current.ID != m.declared.ID || current.Generation != m.declared.Generation {
 		return errGone
 	}
+	if err := session.CheckDeclarer(ctx, m.store, catalog, current); err != nil {
+		return err
+	}
 	if b.table, err = catalog.Table(m.declared.Into); err != nil {
 		return err
 	}

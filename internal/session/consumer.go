@@ -32,7 +32,7 @@ func (s *Session) defineTopicConsumer(e *environment, tx *store.Tx, x *lang.Defi
 	if err != nil {
 		return err
 	}
-	consumer := store.Consumer{Kind: store.TopicConsumer, Name: x.Name, From: source.Name}
+	consumer := store.Consumer{Kind: store.TopicConsumer, Name: x.Name, From: source.Name, DeclaredBy: s.declarer()}
 	if consumer.Group, err = e.clauseString("GROUP", x.Group); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Session) defineKafkaConsumer(e *environment, tx *store.Tx, x *lang.Defi
 	if err := s.sameDatabase(lang.QualifiedName{Database: x.Into.Database}, x.Into); err != nil {
 		return err
 	}
-	consumer := store.Consumer{Kind: store.KafkaConsumer, Name: x.Name, Format: x.Format}
+	consumer := store.Consumer{Kind: store.KafkaConsumer, Name: x.Name, Format: x.Format, DeclaredBy: s.declarer()}
 	for _, expression := range x.Brokers {
 		broker, err := e.filledString("FROM", expression)
 		if err != nil {
@@ -266,6 +266,9 @@ func (s *Session) runs(consumer *store.Consumer) value.Value {
 func (s *Session) infoConsumers(tx *store.Tx, kind store.ConsumerKind) Answer {
 	list := []value.Value{}
 	for _, consumer := range tx.Catalog().Consumers(kind) {
+		if !s.authority.may(store.MayManage, consumer.Into) {
+			continue // Nor could the caller ask about it.
+		}
 		list = append(list, value.Fields(value.Object{"consumer": value.String(consumer.Name), "running": s.runs(consumer)}))
 	}
 	return Answer{Value: value.Array(list...)}
@@ -367,20 +370,25 @@ func groupLag(e *environment, tx *store.Tx, consumer *store.Consumer) (value.Val
 	return count(figures.Lag), err
 }
 
-// quarantineInfo lists what a Kafka consumer parked, oldest first.
+// hiddenTable stands for a table whose name is not told.
+const hiddenTable = "hidden"
+
+// quarantineInfo lists what a Kafka consumer parked, oldest first. A payload
+// was on its way into the table, so it is told to who may read that.
 func (s *Session) quarantineInfo(e *environment, tx *store.Tx, consumer *store.Consumer) (value.Value, error) {
 	parked, err := tx.Parked(e.ctx, consumer.ID)
 	if err != nil {
 		return value.None(), err
 	}
+	withheld := !s.authority.may(store.MayRead, consumer.Into)
 	list := make([]value.Value, len(parked))
 	for i, p := range parked {
 		list[i] = value.Fields(value.Object{
 			"partition": value.Int(int64(p.Partition)),
 			"offset":    value.Int(p.Offset),
 			"reason":    value.String(p.Reason),
-			"payload":   payloadInfo(p.Payload),
-			"withheld":  value.Bool(false),
+			"payload":   orNull(!withheld, payloadInfo(p.Payload)),
+			"withheld":  value.Bool(withheld),
 			"at":        value.Datetime(p.At),
 		})
 	}
@@ -407,10 +415,14 @@ func (s *Session) ingestedBy(tx *store.Tx, topicName string) value.Value {
 		if consumer.From != topicName {
 			continue
 		}
+		table := consumer.Into
+		if !s.authority.may(store.MayRead, table) {
+			table = hiddenTable
+		}
 		list = append(list, value.Fields(value.Object{
 			"consumer": value.String(consumer.Name),
 			"group":    value.String(consumer.Group),
-			"table":    value.String(consumer.Into),
+			"table":    value.String(table),
 			"running":  s.runs(consumer),
 		}))
 	}

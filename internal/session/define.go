@@ -17,6 +17,12 @@ func (s *Session) define(e *environment, statement lang.Statement) error {
 		return s.defineNamed(e.ctx, x)
 	case *lang.Drop:
 		return s.drop(e.ctx, x)
+	case *lang.DefineUser:
+		return s.defineUser(e, x)
+	case *lang.AlterUser:
+		return s.alterUser(e, x)
+	case *lang.DropUser:
+		return s.dropUser(e, x)
 	}
 	_, err := s.inTransaction(e.ctx, func(tx *store.Tx) (Answer, error) {
 		return null, s.defineIn(e, tx, statement)
@@ -53,8 +59,8 @@ func (s *Session) defineIn(e *environment, tx *store.Tx, statement lang.Statemen
 		return s.defineKafkaConsumer(e, tx, x)
 	case *lang.ResumeConsumer:
 		return tx.ResumeConsumer(e.ctx, consumerKinds[x.Kind], x.Name)
-	case *lang.DefineUser, *lang.AlterUser, *lang.DropUser, *lang.Grant:
-		return notYet("a user")
+	case *lang.Grant:
+		return s.grant(e, tx, x)
 	case *lang.Follow:
 		return fault.New(fault.InvalidClause, "FOLLOW pushes messages over a WebSocket; here READ … WAIT asks for them")
 	}
@@ -91,7 +97,7 @@ func (s *Session) defineNamed(ctx context.Context, x *lang.Define) error {
 			return err
 		}
 		if s.namespace == "" {
-			return fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+			return errNoNamespace()
 		}
 		return s.store.DefineDatabase(ctx, s.namespace, x.Name, x.IfNotExists)
 	}
@@ -123,7 +129,7 @@ func (s *Session) drop(ctx context.Context, x *lang.Drop) error {
 			return err
 		}
 		if s.namespace == "" {
-			return fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+			return errNoNamespace()
 		}
 		if err := s.store.DropDatabase(ctx, s.namespace, x.Name); err != nil {
 			return err

@@ -13,6 +13,9 @@ import (
 // execute runs a statement that does not open or end a transaction.
 func (s *Session) execute(ctx context.Context, statement lang.Statement) (Answer, error) {
 	e := &environment{ctx: ctx, store: s.store, params: s.params, limits: s.limits}
+	if s.authority.isStranger() {
+		return s.throughDoor(e, statement)
+	}
 	switch x := statement.(type) {
 	case *lang.Create:
 		return s.create(e, x)
@@ -43,11 +46,6 @@ func (s *Session) execute(ctx context.Context, statement lang.Statement) (Answer
 // null is the answer of statements that answer nothing.
 var null = Answer{Value: value.Null()}
 
-// notYet is the refusal of a statement that a later build runs.
-func notYet(what string) error {
-	return fault.New(fault.InvalidClause, "%s is not yet in this build", what)
-}
-
 func (s *Session) use(ctx context.Context, x *lang.Use) error {
 	if s.tx != nil {
 		return fault.New(fault.InvalidClause, "USE %s cannot stand in a transaction, which is one database's; COMMIT or CANCEL first", x.Kind)
@@ -56,17 +54,17 @@ func (s *Session) use(ctx context.Context, x *lang.Use) error {
 		if err := s.store.CheckNamespace(ctx, x.Name); err != nil {
 			return err
 		}
-		s.namespace, s.database = x.Name, nil
+		s.namespace, s.database, s.unseen = x.Name, nil, ""
 		return nil
 	}
 	if s.namespace == "" {
-		return fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+		return errNoNamespace()
 	}
 	database, err := s.store.Database(ctx, s.namespace, x.Name)
 	if err != nil {
 		return err
 	}
-	s.database = database
+	s.database, s.unseen = database, ""
 	return nil
 }
 

@@ -10,10 +10,42 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// Follow begins a FOLLOW: a subscription that whoever runs the session takes
-// the messages from. Without AFTER it starts with the next message that
+// Following is a FOLLOW that has begun: a subscription that whoever runs the
+// session takes the messages from, by itself.
+type Following struct {
+	*store.Subscription
+	statement *lang.Follow
+	// sentry is a session of the same caller in the same database.
+	sentry *Session
+}
+
+// Next is store.Subscription.Next, as long as the caller may follow: what was
+// revoked meanwhile is asked again before every page.
+func (f *Following) Next(ctx context.Context, limit int) (store.Page, error) {
+	page, err := f.Subscription.Next(ctx, limit)
+	if err == nil {
+		err = f.sentry.mayFollow(ctx, f.statement)
+	}
+	if err != nil {
+		return store.Page{}, err
+	}
+	return page, nil
+}
+
+func (s *Session) mayFollow(ctx context.Context, x *lang.Follow) error {
+	err := s.authorize(ctx, x)
+	if err == nil && s.authority.isStranger() {
+		err = errNotSignedIn
+	}
+	return err
+}
+
+// Follow begins a FOLLOW. Without AFTER it starts with the next message that
 // commits.
-func (s *Session) Follow(ctx context.Context, x *lang.Follow, params map[string]value.Value) (*store.Subscription, error) {
+func (s *Session) Follow(ctx context.Context, x *lang.Follow, params map[string]value.Value) (*Following, error) {
+	if err := s.mayFollow(ctx, x); err != nil {
+		return nil, err
+	}
 	if s.tx != nil {
 		return nil, fault.New(fault.InvalidClause, "FOLLOW cannot stand in a transaction: what it pushes commits later; COMMIT or CANCEL first")
 	}
@@ -30,7 +62,12 @@ func (s *Session) Follow(ctx context.Context, x *lang.Follow, params map[string]
 		}
 		after = &position
 	}
-	return db.Follow(ctx, x.Topic, after)
+	subscription, err := db.Follow(ctx, x.Topic, after)
+	if err != nil {
+		return nil, err
+	}
+	sentry := New(s.store, Options{Database: db, Caller: s.caller})
+	return &Following{subscription, x, sentry}, nil
 }
 
 // PageAnswer is a page of messages as an answer has them; see Options.PassOn.

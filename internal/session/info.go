@@ -1,9 +1,9 @@
 package session
 
 import (
+	"slices"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
@@ -22,7 +22,7 @@ func (s *Session) info(e *environment, x *lang.Info) (Answer, error) {
 	return s.inTransaction(e.ctx, func(tx *store.Tx) (Answer, error) {
 		switch x.Kind {
 		case lang.Database:
-			return s.infoDatabase(tx), nil
+			return s.infoDatabase(e, tx)
 		case lang.Topic:
 			return s.infoTopic(e, tx, x.Name)
 		case lang.TopicConsumers, lang.KafkaConsumers:
@@ -60,38 +60,85 @@ func (s *Session) infoStore(e *environment) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return object(value.Object{
-		"version":    value.String(Version),
-		"engine":     value.String(s.store.Engine().Name()),
-		"nodes":      value.Int(1),
-		"namespaces": names(namespaces),
-	}), nil
+	live, err := s.store.Nodes(e.ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	nodes := make([]value.Value, len(live))
+	for i, node := range live {
+		nodes[i] = value.Fields(value.Object{
+			"id":      value.UUID(node.ID),
+			"name":    value.String(node.Name),
+			"address": orNull(node.Address != "", value.String(node.Address)),
+			"started": value.Datetime(node.Started),
+		})
+	}
+	info := value.Object{
+		"version": value.String(Version),
+		"engine":  value.String(s.store.Engine().Name()),
+		"nodes":   value.Array(nodes...),
+		"namespaces": names(kept(namespaces, func(namespace string) bool {
+			return s.authority.reaches(namespace, "")
+		})),
+	}
+	return s.withUsers(e, info, lang.Store, "")
+}
+
+// kept are those of a list that are there for the caller.
+func kept(list []string, keep func(string) bool) []string {
+	return slices.DeleteFunc(list, func(name string) bool { return !keep(name) })
+}
+
+// withUsers adds the users of the store or a namespace, for its owners.
+func (s *Session) withUsers(e *environment, info value.Object, of lang.Kind, namespace string) (Answer, error) {
+	if !s.authority.isOwner(of) {
+		return object(info), nil
+	}
+	users, err := s.store.Users(e.ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	info["users"] = usersInfo(users.Of(namespace))
+	return object(info), nil
 }
 
 func (s *Session) infoNamespace(e *environment) (Answer, error) {
 	if s.namespace == "" {
-		return Answer{}, fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+		return Answer{}, errNoNamespace()
 	}
 	databases, err := s.store.Databases(e.ctx, s.namespace)
 	if err != nil {
 		return Answer{}, err
 	}
-	return object(value.Object{"namespace": value.String(s.namespace), "databases": names(databases)}), nil
+	info := value.Object{
+		"namespace": value.String(s.namespace),
+		"databases": names(kept(databases, func(database string) bool {
+			return s.authority.reaches(s.namespace, database)
+		})),
+	}
+	return s.withUsers(e, info, lang.Namespace, s.namespace)
 }
 
-func (s *Session) infoDatabase(tx *store.Tx) Answer {
+// infoDatabase lists what the caller holds something on.
+func (s *Session) infoDatabase(e *environment, tx *store.Tx) (Answer, error) {
 	byKind := map[store.TableKind][]string{}
 	for _, table := range tx.Catalog().Tables() {
+		if s.authority.held(table.Name) == 0 {
+			continue
+		}
 		byKind[table.Kind] = append(byKind[table.Kind], table.Name)
 	}
 	consumers := func(kind store.ConsumerKind) value.Value {
 		var list []string
 		for _, consumer := range tx.Catalog().Consumers(kind) {
+			if s.authority.held(consumer.Into) == 0 {
+				continue
+			}
 			list = append(list, consumer.Name)
 		}
 		return names(list)
 	}
-	return object(value.Object{
+	info := value.Object{
 		"namespace":       value.String(s.database.Namespace),
 		"database":        value.String(s.database.Name),
 		"collections":     names(byKind[store.Collection]),
@@ -100,7 +147,13 @@ func (s *Session) infoDatabase(tx *store.Tx) Answer {
 		"topics":          names(byKind[store.Topic]),
 		"topic_consumers": consumers(store.TopicConsumer),
 		"kafka_consumers": consumers(store.KafkaConsumer),
-	})
+	}
+	if !s.authority.isOwner(lang.Database) {
+		return object(info), nil
+	}
+	users, err := s.databaseUsersInfo(e, tx.Catalog())
+	info["users"] = users
+	return object(info), err
 }
 
 func (s *Session) infoTable(e *environment, tx *store.Tx, name string) (Answer, error) {

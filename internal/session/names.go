@@ -9,13 +9,27 @@ import (
 
 // NewIn starts a session with a namespace and a database in use from the
 // start, as if USE had named them; the database may be "", or both. It returns
-// fault.NotFound where one is not there.
+// fault.NotFound where one is not there, and fault.NotAllowed where it is not
+// the caller's to use.
 func NewIn(ctx context.Context, s *store.Store, namespace, database string, options Options) (*Session, error) {
 	if namespace == "" && database != "" {
 		return nil, fault.New(fault.InvalidClause, "the database %s is named without its namespace", database)
 	}
 	session := New(s, options)
-	var err error
+	standing, err := session.standing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if standing.isStranger() {
+		// What there is of these names is not told.
+		session.namespace, session.unseen = namespace, database
+		return session, nil
+	}
+	if namespace != "" {
+		if err := standing.checkReach(namespace, database); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case database != "":
 		session.database, err = s.Database(ctx, namespace, database)
@@ -25,4 +39,8 @@ func NewIn(ctx context.Context, s *store.Store, namespace, database string, opti
 		session.namespace = namespace
 	}
 	return session, err
+}
+
+func errNoNamespace() error {
+	return fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
 }

@@ -28,10 +28,13 @@ func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params m
 	if !ok {
 		return false
 	}
+	s.params = params
+	if err := s.authorize(ctx, statement); err != nil || s.authority.isStranger() {
+		return false // Run says why, or goes through the door.
+	}
 	if isTopic, err := s.isTopic(ctx, table); err != nil || !isTopic {
 		return false
 	}
-	s.params = params
 	e := &environment{ctx: ctx, store: s.store, params: params, limits: s.limits}
 	refuse := func(err error) {
 		answer := failed(err)

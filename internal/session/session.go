@@ -45,6 +45,9 @@ type Options struct {
 	Running Running
 	// Limits bound what its statements may take.
 	Limits Limits
+	// Caller is on whose authority the statements run. Default: the process's
+	// own, which may do everything.
+	Caller Caller
 	// PassOn says that answers are only encoded: messages among them are then
 	// not decoded, and Answer.Value is none.
 	PassOn bool
@@ -68,6 +71,15 @@ type Session struct {
 	database *store.Database
 	// namespace in use; the database's where there is one.
 	namespace string
+	// unseen is the database in use of a stranger, which is looked up when
+	// something is appended; "" where it was, or none is.
+	unseen string
+
+	caller Caller
+	// authority is what the caller may do, as of the statement that runs.
+	authority authority
+	// home is the database of a caller who is a user of one.
+	home *store.Database
 
 	// tx is the open transaction, nil for none.
 	tx *store.Tx
@@ -75,6 +87,9 @@ type Session struct {
 	used bool
 	// failure is the first failure of the open transaction.
 	failure *fault.Error
+	// joined says that the open transaction is part of one of the caller's,
+	// which no statement ends.
+	joined bool
 
 	// expressions are those of definitions, by their text.
 	expressions map[string]lang.Expression
@@ -82,7 +97,7 @@ type Session struct {
 
 // New starts a session.
 func New(s *store.Store, options Options) *Session {
-	session := &Session{store: s, running: options.Running, limits: options.Limits.withDefaults(), passOn: options.PassOn, database: options.Database}
+	session := &Session{store: s, running: options.Running, limits: options.Limits.withDefaults(), passOn: options.PassOn, database: options.Database, caller: options.Caller}
 	if options.Database != nil {
 		session.namespace = options.Database.Namespace
 	}
@@ -147,6 +162,12 @@ func (s *Session) runTransaction(ctx context.Context, statements []lang.Statemen
 	_ = Rerun(ctx, func() error {
 		held := 0
 		for i, statement := range statements {
+			if i > 0 && answers[0].Err != nil {
+				// There is no transaction to run it in, and by itself it would
+				// be half of one.
+				answers[i] = answers[0]
+				continue
+			}
 			answers[i] = s.run(ctx, statement)
 			// They are all held until the COMMIT.
 			held += weight(answers[i].Value)
@@ -183,13 +204,21 @@ func Rerun(ctx context.Context, transaction func() error) error {
 
 // run runs one statement and keeps the rules of the transaction it stands in.
 func (s *Session) run(ctx context.Context, statement lang.Statement) Answer {
-	switch statement.(type) {
-	case *lang.Begin:
-		return s.answerOf(value.Null(), s.Begin(ctx))
-	case *lang.Commit:
-		return s.commitStatement(ctx)
-	case *lang.Cancel:
-		return s.answerOf(value.Null(), s.cancel())
+	if s.joined && endsTransaction(statement) {
+		return s.answerOf(value.Null(), errEndsJoined())
+	}
+	if err := s.authorize(ctx, statement); err != nil {
+		return s.answerOf(value.Null(), err)
+	}
+	if !s.authority.isStranger() {
+		switch statement.(type) {
+		case *lang.Begin:
+			return s.answerOf(value.Null(), s.Begin(ctx))
+		case *lang.Commit:
+			return s.commitStatement(ctx)
+		case *lang.Cancel:
+			return s.answerOf(value.Null(), s.cancel())
+		}
 	}
 	if s.tx != nil && s.failure != nil {
 		return failed(s.transactionFailed())
@@ -224,11 +253,15 @@ func (s *Session) Begin(ctx context.Context) error {
 	if s.tx != nil {
 		return fault.New(fault.NestedTransaction, "a transaction is open already; COMMIT or CANCEL it first")
 	}
+	return s.begin(func(db *store.Database) (*store.Tx, error) { return db.Begin(ctx) })
+}
+
+func (s *Session) begin(open func(*store.Database) (*store.Tx, error)) error {
 	db, err := s.inDatabase()
 	if err != nil {
 		return err
 	}
-	tx, err := db.Begin(ctx)
+	tx, err := open(db)
 	if err != nil {
 		return err
 	}
@@ -276,7 +309,7 @@ func (s *Session) endTransaction() {
 	if s.tx != nil {
 		s.tx.Cancel()
 	}
-	s.tx, s.failure = nil, nil
+	s.tx, s.failure, s.joined = nil, nil, false
 }
 
 // inDatabase is the database in use.
@@ -285,7 +318,7 @@ func (s *Session) inDatabase() (*store.Database, error) {
 		return s.database, nil
 	}
 	if s.namespace == "" {
-		return nil, fault.New(fault.NotFound, "no namespace is in use; USE NAMESPACE names one")
+		return nil, errNoNamespace()
 	}
 	return nil, fault.New(fault.NotFound, "no database is in use; USE DATABASE names one")
 }
