@@ -6,11 +6,22 @@
 // effect it writes commit together: an effect written into the store happens
 // exactly once a message.
 //
-// [Open] opens a store in a folder, [OpenMemory] one that ends with the
-// process. Everything else is done on a [Database]: statements with
-// [Database.Exec] and [Database.Query], transactions with
-// [Database.Transact], messages with [Database.Topic], and readers with
-// [Topic.Consume].
+// [Connect] opens the store that a URL names: in memory, in a folder, on a
+// PostgreSQL that many processes share, or on nodes that others run. [Open],
+// [OpenMemory] and [OpenPostgres] open each of those of this process. The rest is
+// one API, that of package client
+// (github.com/tidemarkdb/tidemark/client/go), whose types stand here under the
+// same names:
+//
+//	Store.Database       a database of a namespace
+//	Database.Exec, Query statements
+//	Database.Transact    a transaction
+//	Database.Topic       Append, AppendAsync, Read, Follow
+//	Topic.Consume        a reader whose effects and position commit together
+//	Topic.Group          Work: a message at a time, shared among workers
+//
+// A program that only ever speaks to nodes imports package client alone, and
+// with it nothing of storage.
 //
 // Errors have a kind that a program switches on:
 //

@@ -82,22 +82,26 @@ func TestTheReferenceListsEveryKindOfError(t *testing.T) {
 	}
 }
 
-// The Go code of README.md stands in readme_test.go, where it compiles and
-// runs.
+// The Go code of README.md stands in readme_test.go, or in the example of a
+// module, where it compiles and runs.
 func TestTheReadmesProgramIsTheOneThatRuns(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.ReadFile("readme_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var program []byte
+	for _, file := range []string{"readme_test.go", "examples/modules/payments/payments.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program = append(program, source...)
 	}
 	normal := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	for _, block := range blocks(string(readme), "go") {
 		for _, line := range strings.Split(block, "\n") {
 			if line = normal(line); line != "" && !strings.Contains(normal(string(program)), line) {
-				t.Errorf("README.md says %q, which does not stand in readme_test.go", line)
+				t.Errorf("README.md says %q, which stands neither in readme_test.go nor in the example module", line)
 			}
 		}
 	}

@@ -258,3 +258,76 @@ func ExampleTopic_Group() {
 	// sent 1 delivery 1
 	// sent 2 delivery 1
 }
+
+func ExampleConnect() {
+	ctx := context.Background()
+	// "file:./data", "postgres://app@db/shop" or "ws://db-1:7420,db-2:7420" is all
+	// that changes where the store is.
+	store, err := tidemark.Connect(ctx, "memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	db, err := store.Database(ctx, "shop", "orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows, err := db.Query(ctx, "INFO FOR DATABASE", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(rows.Len(), "answer")
+	// Output:
+	// 1 answer
+}
+
+func ExampleTopic_Follow() {
+	ctx := context.Background()
+	store, db := openShop(ctx, "DEFINE TOPIC events; INSERT INTO events [{ kind: 'paid' }, { kind: 'shipped' }];")
+	defer store.Close()
+
+	for page, err := range db.Topic("events").Follow(ctx, tidemark.FollowOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, message := range page.Messages {
+			fmt.Println("committed at", message.Position())
+		}
+		break // It would go on with what commits next.
+	}
+	// Output:
+	// committed at 1
+	// committed at 2
+}
+
+func ExampleGroup_Work() {
+	ctx, stop := context.WithCancel(context.Background())
+	store, db := openShop(ctx, `
+		DEFINE TOPIC lost; DEFINE TOPIC mail;
+		DEFINE GROUP 'mailer' ON TOPIC mail ACK DEADLINE 30s DELIVERIES 5 DEAD LETTER TO lost;
+		INSERT INTO mail [{ to: 'ada@example.com' }, 'no letter', { to: 'grace@example.com' }];
+	`)
+	defer store.Close()
+
+	err := db.Topic("mail").Group("mailer").Work(ctx, func(ctx context.Context, message tidemark.Message) error {
+		var letter struct {
+			To string `json:"to"`
+		}
+		if err := message.Scan(&letter); err != nil {
+			return tidemark.Reject("it is no letter") // It never will be.
+		}
+		fmt.Println("sent to", letter.To)
+		if message.Position() == 3 {
+			stop() // A service goes on; the example has seen enough.
+		}
+		return nil // Done. An error would have it handed out again.
+	}, tidemark.WorkOptions{Failed: func(message tidemark.Message, err error) {
+		fmt.Println("message", message.Position(), err)
+	}})
+	fmt.Println("stopped:", err)
+	// Output:
+	// sent to ada@example.com
+	// message 2 rejected: it is no letter
+	// sent to grace@example.com
+	// stopped: <nil>
+}

@@ -10,14 +10,26 @@ import (
 // layers are the packages that each package may import, of this module. What
 // is not listed may import nothing of it but value and fault.
 var layers = map[string][]string{
-	".":                        {"internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/session", "internal/store", "internal/topic"},
-	"cmd/tidemark":             {".", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/lang", "internal/server", "internal/session", "internal/store", "client/go"},
-	"internal/engine/pebble":   {"internal/engine"},
-	"internal/engine/postgres": {"internal/engine"},
-	"internal/ingest":          {"internal/lang", "internal/session", "internal/store", "internal/topic"},
-	"internal/server":          {"internal/lang", "internal/session", "internal/store"},
-	"internal/session":         {"internal/lang", "internal/store", "internal/topic"},
-	"internal/store":           {"internal/engine", "internal/topic"},
+	".":                         {"client/go", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/session", "internal/store", "internal/topic"},
+	"cmd/tidemark":              {".", "internal/backup", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/export", "internal/ingest", "internal/lang", "internal/server", "internal/session", "internal/shell", "internal/store", "client/go", "ftl/extract", "ftl/generate", "ftl/schema", "internal/deploy", "internal/ftlwire"},
+	"examples/modules/payments": {"ftl"},
+	"examples/modules/receipts": {"examples/modules/payments", "ftl"},
+	"ftl":                       {"client/go", "ftl/internal/call", "ftl/internal/event"},
+	"ftl/extract":               {"ftl/schema"},
+	"ftl/generate":              {"ftl/extract"},
+	"ftl/internal/call":         {"client/go", "ftl/schema"},
+	"ftl/runner":                {"client/go", "ftl", "ftl/internal/call", "ftl/internal/event", "ftl/schema", "internal/ftlwire"},
+	"internal/backup":           {"internal/engine", "internal/engine/pebble", "internal/engine/postgres"},
+	"internal/deploy":           {"ftl/schema", "internal/deploy/policy", "internal/ftlwire", "internal/session", "internal/store", "internal/topic"},
+	"internal/deploy/policy":    {"ftl/schema"},
+	"internal/engine/pebble":    {"internal/engine"},
+	"internal/engine/postgres":  {"internal/engine"},
+	"internal/export":           {"internal/lang", "internal/store"},
+	"internal/ingest":           {"internal/lang", "internal/session", "internal/store", "internal/topic"},
+	"internal/server":           {"internal/backup", "internal/export", "internal/lang", "internal/session", "internal/signin", "internal/store"},
+	"internal/session":          {"internal/lang", "internal/signin", "internal/store", "internal/topic"},
+	"internal/shell":            {"internal/lang", "internal/session"},
+	"internal/store":            {"internal/engine", "internal/topic"},
 }
 
 const module = "github.com/tidemarkdb/tidemark"

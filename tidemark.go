@@ -3,13 +3,16 @@ package tidemark
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"strings"
 	"time"
 
+	client "github.com/tidemarkdb/tidemark/client/go"
+	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
-	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
 
@@ -21,6 +24,8 @@ type settings struct {
 	clock      func() time.Time
 	cacheBytes int64
 	schema     string
+	// nodes are the settings of a connection to nodes.
+	nodes client.Options
 }
 
 // WithLog sends what an operator must know to a logger. Default:
@@ -41,13 +46,54 @@ func WithCacheBytes(n int64) Option { return func(s *settings) { s.cacheBytes = 
 // Default: tidemark.
 func WithSchema(name string) Option { return func(s *settings) { s.schema = name } }
 
-// Store is an open store. It is safe for concurrent use, and must be closed.
-// While it is open it does its housekeeping and runs its declared consumers.
-type Store struct {
-	store     *store.Store
-	consumers *ingest.Supervisor
-	log       *slog.Logger
+// WithUser signs in on the nodes of Connect.
+func WithUser(name, password string) Option {
+	return func(s *settings) { s.nodes.User, s.nodes.Password = name, password }
 }
+
+// WithToken signs in on the nodes of Connect with a token instead of a password.
+func WithToken(token string) Option { return func(s *settings) { s.nodes.Token = token } }
+
+// WithHTTPClient connects to the nodes of Connect by a client of the caller's,
+// such as one with a TLS configuration. Default: http.DefaultClient.
+func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.nodes.HTTPClient = c } }
+
+// WithPatience sets how long a request goes on looking for one of the nodes of
+// Connect that answers, before it fails. Default: 30 seconds.
+func WithPatience(d time.Duration) Option { return func(s *settings) { s.nodes.Patience = d } }
+
+// Connect opens the store that a URL names, so that a program moves by changing
+// it:
+//
+//	memory:                           in memory, for tests
+//	file:./data                       in a folder of this process (Open)
+//	postgres://user@host/database     on a PostgreSQL that many processes share (OpenPostgres)
+//	ws://host:7420                    on a node, or wss:
+//	ws://db-1:7420,db-2:7420          on the first that answers of several nodes of one store
+//
+// See client.Connect for what happens when a node dies.
+func Connect(ctx context.Context, url string, options ...Option) (*Store, error) {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if !ok {
+		return nil, errScheme
+	}
+	switch scheme {
+	case "memory":
+		return OpenMemory(options...)
+	case "file":
+		// file:///var/lib/tidemark names the folder as file:/var/lib/tidemark does.
+		return Open(strings.TrimPrefix(rest, "//"), options...)
+	case "postgres", "postgresql":
+		return OpenPostgres(ctx, url, options...)
+	case "ws", "wss", "http", "https":
+		s := newSettings(options)
+		s.nodes.Log = s.log
+		return client.Connect(ctx, url, s.nodes)
+	}
+	return nil, errScheme
+}
+
+var errScheme = fault.New(fault.InvalidClause, "the URL of a store begins with memory:, file:, postgres:, ws: or wss:")
 
 // Open opens the store in a folder, which is created where it is missing. A
 // folder is one process's at a time: fault.Unavailable names the one that has
@@ -105,33 +151,6 @@ func open(e engine.Engine, s settings) (*Store, error) {
 		_ = e.Close()
 		return nil, err
 	}
-	return &Store{store: opened, consumers: ingest.Start(opened, ingest.Options{Log: s.log}), log: s.log}, nil
-}
-
-// Close lets the declared consumers finish the batches that they hold, commits
-// what waits, ends what waits for messages, and closes the store.
-func (s *Store) Close() error {
-	s.consumers.Stop()
-	return s.store.Close()
-}
-
-// Database opens a database of a namespace; both are created where they are
-// missing.
-func (s *Store) Database(ctx context.Context, namespace, name string) (*Database, error) {
-	if err := s.store.DefineNamespace(ctx, namespace, true); err != nil {
-		return nil, err
-	}
-	if err := s.store.DefineDatabase(ctx, namespace, name, true); err != nil {
-		return nil, err
-	}
-	database, err := s.store.Database(ctx, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return &Database{owner: s, database: database}, nil
-}
-
-// newSession starts a session in a database.
-func (s *Store) newSession(database *store.Database) *session.Session {
-	return session.New(s.store, session.Options{Database: database, Running: s.consumers})
+	consumers := ingest.Start(opened, ingest.Options{Log: s.log})
+	return client.Over(&embedded{opened, consumers}, s.log), nil
 }

@@ -1,19 +1,25 @@
 package client
 
 import (
+	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 
 	"github.com/tidemarkdb/tidemark/fault"
 )
 
-// socketURL is the address of a node's WebSocket.
-func socketURL(address string) (string, error) {
+// handshake is the address of a node's WebSocket and the headers that open a
+// session there.
+func handshake(address string, options Options) (socket string, header http.Header, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", fault.New(fault.InvalidClause, "the URL of the node does not parse: %w", err)
+		// What does not parse is not shown: it may hold a password.
+		return "", nil, fault.New(fault.InvalidClause, "the URL of the node does not parse; it is ws://host:port or wss://host:port")
 	}
 	switch u.Scheme {
 	case "ws", "wss":
@@ -22,12 +28,34 @@ func socketURL(address string) (string, error) {
 	case "https":
 		u.Scheme = "wss"
 	default:
-		return "", fault.New(fault.InvalidClause, "the URL of a node is ws://host:port or wss://host:port, not %s", u.Redacted())
+		return "", nil, fault.New(fault.InvalidClause, "the URL of a node is ws://host:port or wss://host:port, not %s", u.Redacted())
+	}
+	if u.Host == "" {
+		return "", nil, fault.New(fault.InvalidClause, "the URL of a node names no host; it is ws://host:port or wss://host:port")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/ws"
 	}
-	return u.String(), nil
+	user, password := options.User, options.Password
+	if user == "" && u.User != nil {
+		user = u.User.Username()
+		password, _ = u.User.Password()
+	}
+	u.User = nil
+	header = http.Header{}
+	switch {
+	case options.Token != "":
+		header.Set("Authorization", "Bearer "+options.Token)
+	case user != "":
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+	}
+	if options.Namespace != "" {
+		header.Set("Tidemark-Namespace", options.Namespace)
+	}
+	if options.Database != "" {
+		header.Set("Tidemark-Database", options.Database)
+	}
+	return u.String(), header, nil
 }
 
 // maxRefusalBytes bounds what is read of a refusal.
@@ -36,7 +64,7 @@ const maxRefusalBytes = 64 << 10
 // refusal is the error of a node that did not open the session.
 func refusal(address string, response *http.Response, cause error) error {
 	if response == nil || response.Body == nil {
-		return fault.New(fault.Unavailable, "no node answers at %s: %w", address, cause)
+		return fault.New(fault.Unavailable, "no node answers at %s: %w", address, networkCause(cause))
 	}
 	var answers []struct {
 		Error struct {
@@ -50,3 +78,18 @@ func refusal(address string, response *http.Response, cause error) error {
 	}
 	return fault.New(fault.Unavailable, "the node at %s refused the session (%s): %w", address, response.Status, cause)
 }
+
+// networkCause is the part of an error that says what the network said, without
+// the layers it came through.
+func networkCause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return operation
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errNoAnswer
+	}
+	return err
+}
+
+var errNoAnswer = errors.New("no answer in time")

@@ -8,14 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// Pushed is a part of a topic that a FOLLOW pushed.
-type Pushed struct {
-	// Messages are the messages, in order, as READ answers them.
-	Messages []value.Value
-	// Lapsed is how many messages retention removed before the first.
-	Lapsed uint64
-}
-
 // Subscription is a FOLLOW: messages of a topic as they commit. The node pushes
 // at most a window of messages that Next has not returned. It is used by one
 // goroutine, and closed.
@@ -28,7 +20,7 @@ type Subscription struct {
 
 	mu sync.Mutex
 	// The following are protected by mu.
-	pushed []Pushed
+	pushed []Page
 	ended  error
 	// arrived holds a token when there is something to return.
 	arrived chan struct{}
@@ -38,20 +30,22 @@ type Subscription struct {
 // messages may be on their way to Next at once.
 func (s *Session) Follow(ctx context.Context, statement string, params map[string]value.Value, window int) (*Subscription, error) {
 	subscription := &Subscription{session: s, window: int64(window), arrived: make(chan struct{}, 1)}
-	call := &Call{session: s, done: make(chan struct{})}
+	call := &Call{done: make(chan struct{})}
 	fields := value.Object{"sql": value.String(statement), "credit": value.Int(int64(window))}
 	if len(params) > 0 {
 		fields["params"] = value.Fields(params)
 	}
 	s.mu.Lock()
-	if s.ended != nil {
+	if ended := s.ended; ended != nil {
 		s.mu.Unlock()
-		return nil, s.ended
+		return nil, neverSent(ended)
 	}
 	subscription.id = s.nextID()
+	call.id = subscription.id
 	fields["id"] = value.Int(subscription.id)
-	err := s.enqueue(fields)
+	err := s.outgoing.add(fields)
 	if err == nil {
+		s.announce()
 		s.calls[subscription.id] = call
 		s.follows[subscription.id] = subscription
 	}
@@ -77,7 +71,7 @@ func (s *Session) Follow(ctx context.Context, statement string, params map[strin
 // Next waits for messages and gives the node credit for as many more. Once the
 // subscription ended it returns why: fault.NotFound where the topic was
 // dropped.
-func (f *Subscription) Next(ctx context.Context) (Pushed, error) {
+func (f *Subscription) Next(ctx context.Context) (Page, error) {
 	for {
 		f.mu.Lock()
 		if len(f.pushed) > 0 {
@@ -89,12 +83,12 @@ func (f *Subscription) Next(ctx context.Context) (Pushed, error) {
 		ended := f.ended
 		f.mu.Unlock()
 		if ended != nil {
-			return Pushed{}, ended
+			return Page{}, ended
 		}
 		select {
 		case <-f.arrived:
 		case <-ctx.Done():
-			return Pushed{}, fault.New(fault.Cancelled, "the caller gave up: %w", ctx.Err())
+			return Page{}, fault.New(fault.Cancelled, "the caller gave up: %w", ctx.Err())
 		}
 	}
 }
@@ -117,7 +111,11 @@ func (f *Subscription) say(fields value.Object) error {
 	if f.session.follows[f.id] == nil {
 		return nil
 	}
-	return f.session.enqueue(fields)
+	if err := f.session.outgoing.add(fields); err != nil {
+		return err
+	}
+	f.session.announce()
+	return nil
 }
 
 // deliver takes a push. It is called with the session's mu held.
@@ -129,8 +127,13 @@ func (f *Subscription) deliver(fields value.Object) {
 	}
 	messages, _ := fields["messages"].AsArray()
 	lapsed, _ := fields["lapsed"].AsInt()
+	f.take(Page{Messages: messagesOf(messages), Lapsed: uint64(lapsed)})
+}
+
+// take hands a push to Next.
+func (f *Subscription) take(pushed Page) {
 	f.mu.Lock()
-	f.pushed = append(f.pushed, Pushed{Messages: messages, Lapsed: uint64(lapsed)})
+	f.pushed = append(f.pushed, pushed)
 	f.mu.Unlock()
 	f.signal()
 }

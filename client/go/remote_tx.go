@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/value"
+)
+
+// remoteTx is a transaction on a node: a session is its own until it ends.
+type remoteTx struct {
+	db      *remoteDatabase
+	session *Session
+	// failure is why the transaction cannot commit any more, nil while it can.
+	failure error
+	// spent says that the session may be in another database since.
+	spent bool
+	ended bool
+}
+
+// Begin starts a transaction.
+func (db *remoteDatabase) Begin(ctx context.Context) (BackendTx, error) {
+	began, pause := time.Now(), pauses{}
+	for {
+		s, err := db.pool.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = s.one(ctx, "BEGIN", nil); err == nil {
+			return &remoteTx{db: db, session: s}, nil
+		}
+		db.finish(s, err)
+		if !nodeWasLost(err) || time.Since(began) > db.pool.nodes.patience {
+			return nil, err
+		}
+		if err := pause.take(ctx, db.pool.nodes.closed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Run runs statements in the transaction.
+func (tx *remoteTx) Run(ctx context.Context, script string, params map[string]value.Value) ([]Answer, error) {
+	if tx.ended {
+		return nil, fault.New(fault.NoTransaction, "the transaction has ended")
+	}
+	answers, err := tx.session.run(ctx, script, params)
+	tx.spent = tx.spent || changesSession.MatchString(script)
+	return answers, tx.note(err)
+}
+
+// note keeps that the session is lost. With it the transaction is: nothing of it
+// has run, as far as anybody sees.
+func (tx *remoteTx) note(err error) error {
+	if nodeWasLost(err) {
+		err = neverSent(err)
+	}
+	if nodeWasLost(err) || errors.Is(err, fault.Cancelled) {
+		tx.failure = err
+	}
+	return err
+}
+
+func (tx *remoteTx) one(ctx context.Context, statement string, params map[string]value.Value) (Answer, error) {
+	answers, err := tx.Run(ctx, statement, params)
+	if err := firstFailure(answers, err); err != nil {
+		return Answer{}, err
+	}
+	return answers[0], nil
+}
+
+// Append appends in the transaction.
+func (tx *remoteTx) Append(ctx context.Context, topic string, message NewMessage) error {
+	statement, params := appendStatement(topic, message)
+	_, err := tx.one(ctx, statement, params)
+	return err
+}
+
+// Put writes a record.
+func (tx *remoteTx) Put(ctx context.Context, table string, key, record value.Value) error {
+	_, err := tx.one(ctx, "UPSERT "+value.QuoteIdentifier(table)+":$key = $record", map[string]value.Value{"key": key, "record": record})
+	return err
+}
+
+// Read reads for a consumer. It may end before there is anything, and before
+// the wait is over: a transaction waits once.
+func (tx *remoteTx) Read(ctx context.Context, topic string, request ReadRequest) (Page, error) {
+	request.Wait = min(request.Wait, maxWait)
+	statement, params := readStatement(topic, request)
+	answer, err := tx.one(ctx, statement, params)
+	return answer.page(), err
+}
+
+// Settle settles in the transaction.
+func (tx *remoteTx) Settle(ctx context.Context, topic, group string, settlement Settlement) (int, error) {
+	statement, params := settleStatement(topic, group, settlement)
+	answer, err := tx.one(ctx, statement, params)
+	count, _ := answer.Value.AsInt()
+	return int(count), err
+}
+
+// Commit commits.
+func (tx *remoteTx) Commit(ctx context.Context) (map[string]Appended, error) {
+	if tx.ended {
+		return nil, fault.New(fault.NoTransaction, "the transaction has ended")
+	}
+	if tx.failure != nil {
+		tx.end(tx.failure)
+		return nil, tx.failure
+	}
+	answer, err := tx.session.one(ctx, "COMMIT", nil)
+	tx.end(err)
+	if err != nil {
+		return nil, err
+	}
+	return appendedOf(answer.Value), nil
+}
+
+func appendedOf(v value.Value) map[string]Appended {
+	answer, _ := v.AsObject()
+	topics, _ := answer["appended"].AsObject()
+	appended := make(map[string]Appended, len(topics))
+	for topic, positions := range topics {
+		if span, _ := positions.AsArray(); len(span) == 2 {
+			first, _ := span[0].AsInt()
+			last, _ := span[1].AsInt()
+			appended[topic] = Appended{First: uint64(first), Last: uint64(last)}
+		}
+	}
+	return appended
+}
+
+// Cancel rolls back.
+func (tx *remoteTx) Cancel() {
+	if tx.ended {
+		return
+	}
+	if tx.failure == nil {
+		// Nobody waits for it: what the session is asked next comes after it.
+		tx.session.Start("CANCEL", nil)
+	}
+	tx.end(tx.failure)
+}
+
+// end lets go of the session.
+func (tx *remoteTx) end(err error) {
+	tx.ended = true
+	if tx.spent {
+		tx.session.end(errSpent)
+	}
+	tx.db.finish(tx.session, err)
+}
