@@ -25,7 +25,7 @@ const (
 // neither copied nor kept for it.
 type follow struct {
 	id           value.Value
-	subscription *store.Subscription
+	subscription *session.Following
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 	leave        func()

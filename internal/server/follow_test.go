@@ -53,7 +53,7 @@ func TestAFollowWithoutAfterBeginsWithWhatCommitsNext(t *testing.T) {
 	}
 	run(t, s, "CREATE events = 3", nil)
 	pushed, err := followed.Next(t.Context())
-	if err != nil || len(pushed.Messages) != 1 || positionOf(pushed.Messages[0]) != 3 {
+	if err != nil || len(pushed.Messages) != 1 || pushed.Messages[0].Position() != 3 {
 		t.Fatalf("pushed %v %v", pushed, err)
 	}
 }
@@ -67,7 +67,7 @@ func TestAFollowTellsWhatRetentionRemovedAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	pushed, err := followed.Next(t.Context())
-	if err != nil || pushed.Lapsed != 2 || len(pushed.Messages) != 3 || positionOf(pushed.Messages[0]) != 3 {
+	if err != nil || pushed.Lapsed != 2 || len(pushed.Messages) != 3 || pushed.Messages[0].Position() != 3 {
 		t.Fatalf("pushed %v %v", pushed, err)
 	}
 }
@@ -149,8 +149,8 @@ func TestASubscriberThatTakesNothingHoldsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, message := range pushed.Messages {
-			if positionOf(message) != next {
-				t.Fatalf("position %d is pushed where %d is next", positionOf(message), next)
+			if message.Position() != uint64(next) {
+				t.Fatalf("position %d is pushed where %d is next", message.Position(), next)
 			}
 			next++
 		}

@@ -45,6 +45,11 @@ func (s *Server) serveSQL(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	signedIn, err := s.callerOf(r)
+	if err != nil {
+		x.refuseCaller(err)
+		return
+	}
 	body, release, err := x.readBody()
 	if err != nil {
 		x.refuseBody(err)
@@ -54,7 +59,7 @@ func (s *Server) serveSQL(w http.ResponseWriter, r *http.Request) {
 	ctx, done := context.WithCancel(r.Context())
 	defer done()
 	defer context.AfterFunc(s.running, done)()
-	x.run(ctx, body)
+	x.run(ctx, signedIn, body)
 }
 
 // exchange is one request over HTTP and its answer.
@@ -112,7 +117,7 @@ func (x *exchange) refuseBody(err error) {
 }
 
 // run parses the request, runs it and answers.
-func (x *exchange) run(ctx context.Context, body []byte) {
+func (x *exchange) run(ctx context.Context, signedIn session.Caller, body []byte) {
 	request, err := x.decodeBody(body)
 	if err != nil {
 		x.refuse(http.StatusBadRequest, "syntax", err)
@@ -134,7 +139,7 @@ func (x *exchange) run(ctx context.Context, body []byte) {
 		return
 	}
 	namespace, database := namesInUse(x.r)
-	caller, err := x.server.newSession(ctx, namespace, database)
+	caller, err := x.server.newSession(ctx, signedIn, namespace, database)
 	if err != nil {
 		x.refuse(statusOf(err), "names", err)
 		return
@@ -214,8 +219,15 @@ func (x *exchange) refuse(status int, why string, err error) {
 	answers := &list{format: x.format}
 	answers.next()
 	answers.elements = appendAnswer(x.format, nil, session.FailedAnswer(err))
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		x.w.Header().Set("Retry-After", "1")
+	header := x.w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		// Not Basic, for which a browser would ask the user itself.
+		header.Set("WWW-Authenticate", `Bearer realm="tidemark"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if header.Get("Retry-After") == "" {
+			header.Set("Retry-After", "1")
+		}
 	}
 	x.answer(status, answers)
 }
@@ -255,6 +267,8 @@ func (s *Server) broke(log *slog.Logger, broken any) {
 // statusOf is the status of a request that could not begin.
 func statusOf(err error) int {
 	switch {
+	case errors.As(err, new(tooMany)):
+		return http.StatusTooManyRequests
 	case errors.Is(err, fault.NotFound):
 		return http.StatusNotFound
 	case errors.Is(err, fault.NotSignedIn):
@@ -341,7 +355,7 @@ func (s *Server) checkHost(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLocalName(r.Host) {
+		if !isLocalName(r.Host) && !s.hasOwner(r.Context()) {
 			s.metrics.refused("host")
 			http.Error(w, "this node is for this machine alone: call it as localhost or by address, or start it with --allow-anonymous", http.StatusForbidden)
 			return

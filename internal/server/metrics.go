@@ -37,7 +37,7 @@ func newMetrics(s *Server) *metrics {
 		}, []string{"statement", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_refusals_total",
-			Help: "What was refused or cut off as a whole, by reason: sessions, request_bytes, request_memory, statements, read_time, write_time, ping, transaction_idle, draining, names, syntax, host, broken, internal.",
+			Help: "What was refused or cut off as a whole, by reason: sessions, request_bytes, request_memory, statements, read_time, write_time, ping, transaction_idle, draining, names, syntax, host, sign_in, sign_in_attempts, broken, internal.",
 		}, []string{"reason"}),
 		pushed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidemark_pushed_messages_total",

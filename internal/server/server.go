@@ -43,6 +43,9 @@ type Options struct {
 	Store *store.Store
 	// Running tells what runs on this node; nil where nothing does.
 	Running session.Running
+	// Modules serves what is under /ftl, to owners of the store: the runners of
+	// modules, and what deploys them; nil where nothing does.
+	Modules http.Handler
 	// Limits bound what callers may take; their zero fields are the defaults.
 	Limits Limits
 	// Origins are the web origins, as https://app.example.com, whose pages may
@@ -58,6 +61,12 @@ type Options struct {
 	// Registry is where the metrics are registered. Default: one of the
 	// server's own, which /metrics shows.
 	Registry *prometheus.Registry
+	// RequireSignIn refuses those who have not signed in also while the store
+	// has no owner, but for what its PUBLIC topics take.
+	RequireSignIn bool
+	// TokenTime is how long a token of /signin is good for. Default:
+	// DefaultTokenTime.
+	TokenTime time.Duration
 	// Collectors are registered beside the server's own metrics and the
 	// store's.
 	Collectors []prometheus.Collector
@@ -77,6 +86,7 @@ type Server struct {
 	metrics *metrics
 	gate    *gate
 	waiting *session.Waiting
+	signIn  *signIn
 	// requestMemory is what requests that are held in memory may take together.
 	requestMemory *semaphore.Weighted
 	http          *http.Server
@@ -86,6 +96,9 @@ type Server struct {
 	// running is cancelled when what still runs is given up.
 	running context.Context
 	giveUp  context.CancelFunc
+
+	// backingUp is held while a backup is taken.
+	backingUp sync.Mutex
 
 	// connections are the WebSocket sessions, which http.Server forgets.
 	connections sync.WaitGroup
@@ -113,6 +126,7 @@ func New(options Options) (*Server, error) {
 	}
 	s.gate = newGate(s.limits)
 	s.waiting = session.NewWaiting(s.limits.WaitingReads)
+	s.signIn = newSignIn(s.store, options.TokenTime)
 	s.requestMemory = semaphore.NewWeighted(s.limits.RequestMemoryBytes)
 	s.running, s.giveUp = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
@@ -147,9 +161,16 @@ func (s *Server) handler() (http.Handler, error) {
 	mux.HandleFunc("POST /sql", s.serveSQL)
 	mux.HandleFunc("POST /sql/{namespace}/{database}", s.serveSQL)
 	mux.HandleFunc("GET /ws", s.serveWebSocket)
+	mux.HandleFunc("GET /backup", s.serveBackup)
+	mux.HandleFunc("GET /export/{namespace}/{database}", s.serveExport)
 	mux.HandleFunc("GET /health", s.serveHealth)
 	mux.HandleFunc("GET /ready", s.serveReady)
-	mux.Handle("GET /metrics", s.metrics.handler())
+	mux.HandleFunc("POST /signin", s.serveSignIn)
+	mux.Handle("GET /metrics", s.viewersOnly(s.metrics.handler()))
+	if s.options.Modules != nil {
+		mux.HandleFunc("/ftl", s.serveModules)
+		mux.HandleFunc("/ftl/", s.serveModules)
+	}
 	return s.checkHost(origins.Handler(mux)), nil
 }
 
@@ -218,8 +239,9 @@ var errShuttingDown = fault.New(fault.Unavailable, "the node is shutting down; s
 
 // newSession starts a session in the namespace and database that a caller
 // names; both, the database alone or none may be left out.
-func (s *Server) newSession(ctx context.Context, namespace, database string) (*session.Session, error) {
+func (s *Server) newSession(ctx context.Context, caller session.Caller, namespace, database string) (*session.Session, error) {
 	return session.NewIn(ctx, s.store, namespace, database, session.Options{
+		Caller:  caller,
 		Running: s.options.Running,
 		PassOn:  true,
 		Limits: session.Limits{

@@ -66,6 +66,15 @@ func TestADeadLetterCarriesTheHeadersOfItsMessage(t *testing.T) {
 	}
 }
 
+func TestAStrangersMessageCarriesNoHeaders(t *testing.T) {
+	n := newNode(t, server.Limits{})
+	n.post("/sql", inShop+"DEFINE TOPIC signups MAX BYTES 100 PUBLIC RATE 60 PER 1m; DEFINE USER 'root' ON STORE PASSWORD 'correct horse' ROLE owner")
+	_, answer, _ := n.post("/sql", inShop+"CREATE signups = 'hello'", "traceparent", traceparent)
+	if !strings.Contains(answer, `"value":"hello"`) || strings.Contains(answer, "headers") {
+		t.Errorf("a stranger is answered %s", answer)
+	}
+}
+
 func TestHeadersPastTheirBoundsAreRefusedAndNothingRuns(t *testing.T) {
 	n := newNode(t, server.Limits{})
 	s := n.open("tidemark.json")

@@ -68,8 +68,13 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	signedIn, err := s.callerOf(r)
+	if err != nil {
+		x.refuseCaller(err)
+		return
+	}
 	namespace, database := namesInUse(r)
-	caller, err := s.newSession(r.Context(), namespace, database)
+	caller, err := s.newSession(r.Context(), signedIn, namespace, database)
 	if err != nil {
 		x.refuse(statusOf(err), "names", err)
 		return
