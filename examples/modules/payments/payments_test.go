@@ -1,0 +1,35 @@
+package payments
+
+import (
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/ftl"
+	"github.com/tidemarkdb/tidemark/ftl/ftltest"
+)
+
+func TestEveryPaymentIsAddedToTheBalanceOfItsCustomer(t *testing.T) {
+	ctx := ftltest.Context(t, ftltest.WithSubscriber(balanceKeeping, KeepBalance), ftltest.WithCatch(SetAside))
+	for _, payment := range []Payment{{"ada", 4000}, {"grace", 100}, {"ada", 250}} {
+		if _, err := ftl.Call(ctx, Pay, payment); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ftltest.WaitForSubscriptionsToComplete(ctx)
+	if errs := ftltest.ErrorsForSubscription(ctx, balanceKeeping); errs != nil {
+		t.Fatal(errs)
+	}
+	balance, err := ftl.Call(ctx, ShowBalance, Customer{"ada"})
+	if err != nil || balance.Cents != 4250 {
+		t.Fatalf("the balance is %+v, %v", balance, err)
+	}
+}
+
+func TestAPaymentOfNothingIsRefused(t *testing.T) {
+	ctx := ftltest.Context(t)
+	if _, err := ftl.Call(ctx, Pay, Payment{"ada", 0}); err == nil {
+		t.Fatal("it was accepted")
+	}
+	if events := ftltest.EventsForTopic(ctx, Payins); len(events) != 0 {
+		t.Fatalf("it was published: %+v", events)
+	}
+}

@@ -1,0 +1,11 @@
+package call
+
+import "github.com/tidemarkdb/tidemark/fault"
+
+// Refusal is an error that a verb means for its caller.
+type Refusal struct{ Fault *fault.Error }
+
+func (r *Refusal) Error() string { return r.Fault.Error() }
+
+// Unwrap returns the error of package fault.
+func (r *Refusal) Unwrap() error { return r.Fault }
