@@ -26,10 +26,16 @@ with its answer. "tidemark run" runs scripts of statements from files, and
 
 // commands are the subcommands; each is in a file of its own.
 type commands struct {
-	Run    runCommand    `cmd:"" help:"Run scripts of statements and print their answers."`
-	Serve  serveCommand  `cmd:"" help:"Serve a store over HTTP and WebSockets."`
-	Ingest ingestCommand `cmd:"" help:"Look after the declared consumers of a node."`
-	Demo   demoCommand   `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
+	Run     runCommand     `cmd:"" help:"Run scripts of statements and print their answers."`
+	Serve   serveCommand   `cmd:"" help:"Serve a store over HTTP and WebSockets."`
+	Backup  backupCommand  `cmd:"" help:"Write all of a store, as it is at one moment, to a file."`
+	Restore restoreCommand `cmd:"" help:"Make a store of a backup, on either engine."`
+	Shell   shellCommand   `cmd:"" help:"Type statements and see their answers."`
+	Export  exportCommand  `cmd:"" help:"Write a database as statements, or as JSON a line."`
+	Import  importCommand  `cmd:"" help:"Run a long script, or insert JSON a line, in batches."`
+	Ingest  ingestCommand  `cmd:"" help:"Look after the declared consumers of a node."`
+	FTL     ftlCommand     `cmd:"" name:"ftl" help:"Work on modules: topics, subscriptions, sinks and mappers declared in Go."`
+	Demo    demoCommand    `cmd:"" help:"Run the walk-through on a store in a temporary folder."`
 }
 
 // surroundings are what a command reads, writes and is ended by.
@@ -38,6 +44,8 @@ type surroundings struct {
 	in     io.Reader
 	out    io.Writer
 	errors io.Writer
+	// interrupts are what Ctrl-C does while a command takes it for itself.
+	interrupts interrupts
 }
 
 // exit ends the process with a status; the reason was printed already.
@@ -47,22 +55,28 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
-	go awaitInterrupts(stop)
 	s := &surroundings{ctx: ctx, in: os.Stdin, out: os.Stdout, errors: os.Stderr}
+	go s.awaitInterrupts(stop)
 	status := run(s, os.Args[1:])
 	stop()
 	os.Exit(status)
 }
 
-// awaitInterrupts lets the command end in order at the first interrupt, and
-// ends the process at the second.
-func awaitInterrupts(stop func()) {
-	interrupts := make(chan os.Signal, 2)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	<-interrupts
-	stop()
-	<-interrupts
-	os.Exit(interrupted)
+// awaitInterrupts lets the command end in order at the first interrupt that it
+// does not take for itself, and ends the process at the second.
+func (s *surroundings) awaitInterrupts(stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	for stopping := false; ; {
+		switch got := <-signals; {
+		case got == os.Interrupt && !stopping && s.interrupts.happened():
+		case stopping:
+			os.Exit(interrupted)
+		default:
+			stop()
+			stopping = true
+		}
+	}
 }
 
 // interrupted is the status of a process that an interrupt ended at once, by the

@@ -24,8 +24,8 @@ type remote struct {
 }
 
 // dial opens a session on the node at a URL.
-func dial(ctx context.Context, url string) (*remote, error) {
-	session, err := client.Dial(ctx, url, client.Options{})
+func dial(ctx context.Context, url string, options client.Options) (*remote, error) {
+	session, err := client.Dial(ctx, url, options)
 	if err != nil {
 		return nil, err
 	}
@@ -76,3 +76,6 @@ func (r *remote) note(statement lang.Statement, ok bool) {
 		r.inTransaction = false
 	}
 }
+
+// Lost is why the session has ended, nil while it has not.
+func (r *remote) Lost() error { return r.session.Ended() }

@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/internal/deploy"
 	"github.com/tidemarkdb/tidemark/internal/server"
 )
 
@@ -27,10 +29,13 @@ type serveCommand struct {
 	PrintConfig bool            `help:"Print every setting with its meaning, as a file that --config takes, and exit."`
 
 	Listen         string   `default:"127.0.0.1:7420" help:"Address and port to listen on. Port 0 takes a free one."`
-	AllowAnonymous bool     `help:"Listen on more than this machine although the store has no users: everybody who reaches the port may do everything."`
+	AllowAnonymous bool     `help:"Listen on more than this machine although the store has no owner: everybody who reaches the port may do everything. Where the store has one, sign-in is required all the same."`
 	Origin         []string `help:"Web origins, as https://app.example.com, whose pages may call the node from a browser; only the node's own may otherwise."`
 	TLSCert        string   `name:"tls-cert" help:"File of the TLS certificate and its chain, in PEM. With --tls-key the node speaks https and wss only; both are read again on SIGHUP." placeholder:"FILE"`
 	TLSKey         string   `name:"tls-key" help:"File of the certificate's private key, in PEM." placeholder:"FILE"`
+
+	RootPasswordFile string        `help:"File that holds the password of root, an owner of the store: root is defined at the start, or given this password. The environment variable TIDEMARK_ROOT_PASSWORD does the same; there is no flag of the password itself, since others on the machine see flags." placeholder:"FILE"`
+	TokenTime        time.Duration `default:"12h" help:"How long a token of POST /signin is good for. It ends sooner with the user, and with the user's password."`
 
 	OTLP string `name:"otlp" help:"OpenTelemetry collector that spans are sent to over HTTP, as http://127.0.0.1:4318. A request is a span of the trace that its traceparent names, where its caller records that one; left out, nothing is traced. Messages carry their trace context either way." placeholder:"URL"`
 
@@ -67,7 +72,8 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkListen(log); err != nil {
+	local, err := c.isLocal()
+	if err != nil {
 		return err
 	}
 	// The address is taken first: where another node has it, nothing is opened.
@@ -89,10 +95,17 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	if store.Engine().Name() == "memory" {
 		log.Warn("the store is in memory and ends with this process; --data names a folder that keeps it")
 	}
+	store.SetAddress(reachedAt(listener.Addr()))
+	if err := c.checkOwner(s.ctx, store.Store, log); err != nil {
+		return errors.Join(err, store.Close())
+	}
+	modules := deploy.Start(deploy.Options{Store: store.Store, Log: log})
 	node, err := server.New(server.Options{
+		Modules:       modules.Handler(),
+		RequireSignIn: !local && !c.AllowAnonymous, TokenTime: c.TokenTime,
 		Store: store.Store, Running: store.consumers, Limits: c.Limits, TLS: tlsConfig,
 		Origins: c.Origin, LocalHostsOnly: !c.AllowAnonymous, Log: log,
-		Collectors: []prometheus.Collector{store.consumers}, Tracer: tracer,
+		Collectors: []prometheus.Collector{store.consumers, modules}, Tracer: tracer,
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())
@@ -109,7 +122,21 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 		return errors.Join(err, store.Close())
 	case <-s.ctx.Done():
 	}
-	return c.shutDown(node, store, log)
+	return c.shutDown(node, modules, store, log)
+}
+
+// reachedAt is where other machines reach what listens on an address: one that
+// listens on all of this machine's is reached by the machine's name.
+func reachedAt(listening net.Addr) string {
+	address, err := netip.ParseAddrPort(listening.String())
+	if err != nil || !address.Addr().IsUnspecified() {
+		return listening.String()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return listening.String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(address.Port())))
 }
 
 // collectionPercent is how much a node's heap may grow between two garbage
@@ -141,28 +168,18 @@ func (c *serveCommand) scheme() string {
 	return "http"
 }
 
-// checkListen refuses to let others in where nobody has to say who they are.
-func (c *serveCommand) checkListen(log *slog.Logger) error {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen takes an address and a port, as 127.0.0.1:7420: %w", err)
-	}
-	address, err := netip.ParseAddr(host)
-	local := host == "localhost" || err == nil && address.IsLoopback()
-	if !local && !c.AllowAnonymous {
-		return fmt.Errorf("the store has no users, so whoever reaches %s could do everything: listen on 127.0.0.1, or say --allow-anonymous if that is meant", c.Listen)
-	}
-	log.Warn("THE STORE HAS NO USERS: WHOEVER REACHES THE PORT MAY DO EVERYTHING", slog.String("listen", c.Listen))
-	return nil
-}
-
 // shutDown ends the node in order, within its time.
-func (c *serveCommand) shutDown(node *server.Server, store opened, log *slog.Logger) error {
+func (c *serveCommand) shutDown(node *server.Server, modules *deploy.Host, store opened, log *slog.Logger) error {
 	log.Info("the node shuts down; a second interrupt exits at once", slog.Duration("within", c.ShutdownTime))
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTime)
 	defer done()
 	ended := make(chan error, 1)
 	go func() {
+		// First, and with half the time: what modules hold they finish with
+		// statements on this node.
+		draining, drained := context.WithTimeout(ctx, c.ShutdownTime/2)
+		modules.Stop(draining)
+		drained()
 		var ending sync.WaitGroup
 		// At the same moment: consumers take no more, and finish what they hold.
 		ending.Go(store.consumers.Stop)
