@@ -81,7 +81,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 func TestAStoreWithoutUsersSaysSoLoudly(t *testing.T) {
 	for _, p := range []*process{start(t), start(t, "--listen", "0.0.0.0:0", "--allow-anonymous")} {
 		// The log comes by a pipe of its own, maybe after the address.
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), "THE STORE HAS NO USERS"); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), "THE STORE HAS NO OWNER"); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the log says %s", p.log)
 			}
