@@ -11,7 +11,7 @@ import (
 // is not listed may import nothing of it but value and fault.
 var layers = map[string][]string{
 	".":                         {"client/go", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/ingest", "internal/session", "internal/store", "internal/topic"},
-	"cmd/tidemark":              {".", "internal/backup", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/export", "internal/ingest", "internal/lang", "internal/server", "internal/session", "internal/shell", "internal/store", "client/go", "ftl/extract", "ftl/generate", "ftl/schema", "internal/deploy", "internal/ftlwire"},
+	"cmd/tidemark":              {".", "internal/backup", "internal/engine", "internal/engine/pebble", "internal/engine/postgres", "internal/export", "internal/ingest", "internal/lang", "internal/remote", "internal/server", "internal/session", "internal/shell", "internal/store", "client/go", "ftl/extract", "ftl/generate", "ftl/schema", "internal/deploy", "internal/ftlwire"},
 	"examples/modules/payments": {"ftl"},
 	"examples/modules/receipts": {"examples/modules/payments", "ftl"},
 	"ftl":                       {"client/go", "ftl/internal/call", "ftl/internal/event"},
@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"internal/engine/postgres":  {"internal/engine"},
 	"internal/export":           {"internal/lang", "internal/store"},
 	"internal/ingest":           {"internal/lang", "internal/session", "internal/store", "internal/topic"},
+	"internal/remote":           {"client/go", "internal/lang", "internal/session"},
 	"internal/server":           {"internal/backup", "internal/export", "internal/lang", "internal/session", "internal/signin", "internal/store"},
 	"internal/session":          {"internal/lang", "internal/signin", "internal/store", "internal/topic"},
 	"internal/shell":            {"internal/lang", "internal/session"},

@@ -31,6 +31,8 @@ type runner struct {
 	callers map[string]*caller
 	params  map[string]value.Value
 	names   *uuidNames
+	// node serves the store, on the surface that is one; nil on the others.
+	node *node
 	// door counts what strangers append, until the next restart.
 	door      *session.Door
 	passwords *signin.Checker
@@ -38,7 +40,7 @@ type runner struct {
 
 // caller is one session, and what it must be told again after a restart.
 type caller struct {
-	session *session.Session
+	session running
 	// who is on whose authority it runs; a stranger is told apart because its
 	// door is new after a restart.
 	who       session.Caller
@@ -47,6 +49,12 @@ type caller struct {
 	database  string
 	// pending are the answers of a request that was started.
 	pending chan []string
+}
+
+// running runs scripts: a session of the store, or one on a node that serves it.
+type running interface {
+	RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer))
+	Close()
 }
 
 // patience is how long a request that was started may take to be answered once
@@ -79,6 +87,9 @@ func runScript(t *testing.T, s *script, on surface) *script {
 		t: t, clock: clock, place: on.prepare(t, clock.read),
 		callers: map[string]*caller{}, names: newUUIDNames(s.String()), passwords: signin.NewChecker(),
 	}
+	if on.served {
+		r.node = &node{t: t}
+	}
 	r.open()
 	defer r.close()
 	ran := &script{path: s.path}
@@ -105,6 +116,9 @@ func (r *runner) open() {
 		r.t.Fatal(err)
 	}
 	r.store, r.door = opened, session.NewDoor()
+	if r.node != nil {
+		r.node.serve(opened)
+	}
 }
 
 func (r *runner) close() {
@@ -113,6 +127,9 @@ func (r *runner) close() {
 			r.t.Errorf("%s was started and never finished", name)
 		}
 		c.session.Close()
+	}
+	if r.node != nil {
+		r.node.stop()
 	}
 	if err := r.store.Close(); err != nil {
 		r.t.Error(err)
@@ -133,6 +150,10 @@ func (r *runner) reopen() {
 func (r *runner) arrive(c *caller) {
 	if c.stranger {
 		c.who = session.Anonymous(r.door, false)
+	}
+	if r.node != nil {
+		c.session = r.node.dial(c.namespace, c.database)
+		return
 	}
 	arrived, err := session.NewIn(context.Background(), r.store, c.namespace, c.database, session.Options{Caller: c.who})
 	if err != nil {

@@ -21,6 +21,8 @@ type surface struct {
 	name string
 	// prepare makes a place that is empty.
 	prepare func(t *testing.T, clock func() time.Time) place
+	// served says that callers reach the store by a node, over a WebSocket.
+	served bool
 }
 
 // place is where a store is kept while it is closed.
@@ -33,9 +35,10 @@ type place struct {
 }
 
 var surfaces = []surface{
-	{"memory", prepareMemory},
-	{"disk", prepareDisk},
-	{"postgres", preparePostgres},
+	{name: "memory", prepare: prepareMemory},
+	{name: "disk", prepare: prepareDisk},
+	{name: "postgres", prepare: preparePostgres},
+	{name: "websocket", prepare: prepareMemory, served: true},
 }
 
 // prepareMemory keeps the store in a file system in memory, which forgets at a

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tidemarkdb/tidemark/internal/remote"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/shell"
 )
@@ -60,7 +61,7 @@ func (c *shellCommand) Run(s *surroundings) error {
 		if err != nil {
 			return err
 		}
-		options.Open = func(ctx context.Context) (shell.Session, error) { return dial(ctx, c.URL, signIn) }
+		options.Open = func(ctx context.Context) (shell.Session, error) { return remote.Dial(ctx, c.URL, signIn) }
 	} else {
 		// The store stays open for as long as the shell is.
 		opened, closeAll, err := c.open(s, log)

@@ -15,8 +15,11 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
+	"github.com/tidemarkdb/tidemark/internal/lang"
+	"github.com/tidemarkdb/tidemark/internal/remote"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
+	"github.com/tidemarkdb/tidemark/value"
 )
 
 // source says which store a command works on.
@@ -74,6 +77,12 @@ type anySource struct {
 	Use  string `help:"Namespace, or namespace/database, in use from the start. A user of one signs in there." placeholder:"NAME"`
 }
 
+// caller runs scripts: a session of a store opened here, or one on a node.
+type caller interface {
+	RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer))
+	Close()
+}
+
 // open opens a session: on the node, or of a store that is opened here.
 func (s anySource) open(around *surroundings, log *slog.Logger) (runner caller, closeAll func(), err error) {
 	if s.URL != "" {
@@ -81,7 +90,7 @@ func (s anySource) open(around *surroundings, log *slog.Logger) (runner caller, 
 		if err != nil {
 			return nil, nil, err
 		}
-		node, err := dial(around.ctx, s.URL, options)
+		node, err := remote.Dial(around.ctx, s.URL, options)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,4 +1,7 @@
-package main
+// Package remote runs scripts on a node as package session runs them in a
+// process: a caller of either has the same answers. It knows the wire by
+// client/go alone.
+package remote
 
 import (
 	"context"
@@ -10,47 +13,44 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// caller runs scripts: a session of a store opened here, or one on a node.
-type caller interface {
-	RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer))
-	Close()
-}
-
-// remote runs scripts on a node.
-type remote struct {
+// Session is a session on a node. It is used by one goroutine at a time.
+type Session struct {
 	session *client.Session
 	// inTransaction says that a transaction was begun and not ended.
 	inTransaction bool
 }
 
-// dial opens a session on the node at a URL.
-func dial(ctx context.Context, url string, options client.Options) (*remote, error) {
+// Dial opens a session on the node at a URL.
+func Dial(ctx context.Context, url string, options client.Options) (*Session, error) {
 	session, err := client.Dial(ctx, url, options)
 	if err != nil {
 		return nil, err
 	}
-	return &remote{session: session}, nil
+	return &Session{session: session}, nil
 }
 
 // Close ends the session.
-func (r *remote) Close() { _ = r.session.Close() }
+func (s *Session) Close() { _ = s.session.Close() }
+
+// Lost is why the session has ended, nil while it has not.
+func (s *Session) Lost() error { return s.session.Ended() }
 
 // RunScript runs a script as session.RunScript does. Each statement is a request
 // of its own, so that its answer is told when it is known, but a transaction
 // that stands whole in the script, which the node may so run again.
-func (r *remote) RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer)) {
+func (s *Session) RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer)) {
 	statements := script.Statements
 	for len(statements) > 0 {
-		unit := statements[:session.Unit(statements, r.inTransaction)]
+		unit := statements[:session.Unit(statements, s.inTransaction)]
 		statements = statements[len(unit):]
 		text := script.Source[unit[0].Span().Start:unit[len(unit)-1].Span().End]
-		answers, err := r.session.Run(ctx, text, params)
+		answers, err := s.session.Run(ctx, text, params)
 		for i, statement := range unit {
 			switch {
 			case err != nil:
 				tell(statement, session.Answer{Err: fault.Of(err)})
 			case i < len(answers):
-				r.note(statement, answers[i].Err == nil)
+				s.note(statement, answers[i].Err == nil)
 				tell(statement, answerOf(answers[i]))
 			case len(answers) == 1:
 				// The request was refused as a whole.
@@ -68,14 +68,11 @@ func answerOf(a client.Answer) session.Answer {
 }
 
 // note keeps whether a transaction is open.
-func (r *remote) note(statement lang.Statement, ok bool) {
+func (s *Session) note(statement lang.Statement, ok bool) {
 	switch statement.(type) {
 	case *lang.Begin:
-		r.inTransaction = r.inTransaction || ok
+		s.inTransaction = s.inTransaction || ok
 	case *lang.Commit, *lang.Cancel:
-		r.inTransaction = false
+		s.inTransaction = false
 	}
 }
-
-// Lost is why the session has ended, nil while it has not.
-func (r *remote) Lost() error { return r.session.Ended() }
