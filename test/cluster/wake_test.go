@@ -202,11 +202,16 @@ func TestAThousandWaitingReadersCostAppendsNothing(t *testing.T) {
 			woken.Add(1)
 		})
 	}
-	settled := toWaiter.statements.Load()
+	// At rest a node asks for commits, keeps house and says that it is alive: some
+	// 50 statements in half a second. A thousand readers that begin ask more.
+	quiet, before := 0, int64(0)
 	eventually(t, "the readers do not come to rest", func() bool {
-		before := settled
-		settled = toWaiter.statements.Load()
-		return before > readers && settled-before < 20
+		now := toWaiter.statements.Load()
+		if quiet++; now-before > 10 {
+			quiet = 0
+		}
+		before = now
+		return quiet == 10 && now > readers
 	})
 	writer, waiter := measure()
 	if writer > alone+alone/4 {

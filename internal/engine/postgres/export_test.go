@@ -8,6 +8,10 @@ import (
 // SchemaVersion is the version of the tables that the engine makes.
 const SchemaVersion = schemaVersion
 
+// Removal is the statement that removes the old rows of keys, of a space and an
+// array of them.
+func Removal(schema string) string { return newStatements(schema).remove }
+
 // Lookups are the queries by which the engine finds a space's row, its newest
 // commit and a key, of space 1, as a test may send them.
 func Lookups(schema, key string) map[string]string {
