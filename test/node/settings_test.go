@@ -47,19 +47,19 @@ func TestSettingsComeFromFlagsEnvironmentAndFileInThisOrder(t *testing.T) {
 func TestWrongSettingsAreRefusedByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	for content, wanted := range map[string]string{
-		"statement: 3\n":               `no "statement"`,
-		"statements: many\n":           "statements",
-		"statements: {a: 1}\n":         "statements",
-		"- a\n":                        "do not parse",
-		"print-config: true\n":         `no "print-config"`,
-		"postgres: a\ndata: b\n":       "--postgres",
-		"listen: 0.0.0.0:0\n":          "--allow-anonymous",
-		"listen: nowhere\n":            "--listen",
-		"tls-cert: a\n":                "--tls-key",
-		"log-format: xml\n":            "log-format",
-		"tls-cert: a\ntls-key: b\n":    "certificate",
-		"origin: not an origin\n":      "origin",
-		"shutdown-time: a long time\n": "shutdown-time",
+		"statement: 3\n":            `no "statement"`,
+		"statements: many\n":        "statements",
+		"statements: {a: 1}\n":      "statements",
+		"- a\n":                     "do not parse",
+		"print-config: true\n":      `no "print-config"`,
+		"postgres: a\ndata: b\n":    "--postgres",
+		"listen: 0.0.0.0:0\n":       "--allow-anonymous",
+		"listen: nowhere\n":         "--listen",
+		"tls-cert: a\n":             "--tls-key",
+		"log-format: xml\n":         "log-format",
+		"tls-cert: a\ntls-key: b\n": "certificate",
+		"origin: not an origin\nlisten: 127.0.0.1:0\n": "origin",
+		"shutdown-time: a long time\n":                 "shutdown-time",
 	} {
 		write(t, file, content)
 		_, errors, status := tidemark(t, "", "serve", "--config", file)
