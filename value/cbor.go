@@ -67,10 +67,20 @@ const (
 //
 // What cannot be encoded is fault.TypeMismatch: NaN and the infinities,
 // strings that are not valid UTF-8, a datetime outside the years 0 to 9999, a
-// record id whose key is not an int, a string or a uuid. Nesting past MaxDepth
+// record id whose key is not an int, a string or a uuid. Nesting past MaxCarriedDepth
 // is fault.TooLarge. After an error dst is returned as it was.
 func (v Value) AppendCBOR(dst []byte) ([]byte, error) {
 	encoded, err := appendCBOR(dst, v, 0)
+	if err != nil {
+		return dst, err
+	}
+	return encoded, nil
+}
+
+// AppendStored is AppendCBOR for what is to be stored: nesting past MaxDepth, and
+// levels more for what carries another value, is fault.TooLarge.
+func (v Value) AppendStored(dst []byte, levels int) ([]byte, error) {
+	encoded, err := appendCBOR(dst, v, MaxCarriedDepth-MaxDepth-levels)
 	if err != nil {
 		return dst, err
 	}
@@ -208,7 +218,7 @@ func splitDuration(d time.Duration) (seconds, nanoseconds int64) {
 }
 
 func appendArrayCBOR(dst []byte, elements []Value, depth int) (_ []byte, err error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return dst, tooDeep()
 	}
 	dst = appendHead(dst, majorArray, uint64(len(elements)))
@@ -221,7 +231,7 @@ func appendArrayCBOR(dst []byte, elements []Value, depth int) (_ []byte, err err
 }
 
 func appendObjectCBOR(dst []byte, fields Object, depth int) (_ []byte, err error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return dst, tooDeep()
 	}
 	var room [fieldsOnStack]field

@@ -23,7 +23,7 @@ import (
 // Refused with fault.TypeMismatch: bytes after the value, ints outside 64 bits
 // signed, NaN and the infinities, invalid UTF-8, fields that are there twice or
 // whose name is not a string, and tags other than those AppendCBOR writes.
-// Nesting past MaxDepth is fault.TooLarge. The value keeps nothing of data.
+// Nesting past MaxCarriedDepth is fault.TooLarge. The value keeps nothing of data.
 func DecodeCBOR(data []byte) (Value, error) {
 	d := cborDecoder{data: data}
 	v, err := d.value(0)
@@ -38,7 +38,7 @@ func DecodeCBOR(data []byte) (Value, error) {
 
 // UnmarshalCBOR decodes as DecodeCBOR does, so that a Value nests in what
 // github.com/fxamacker/cbor/v2 decodes. That library counts tags as levels,
-// too: whoever decodes with it sets MaxNestedLevels to MaxDepth, two for a tag
+// too: whoever decodes with it sets MaxNestedLevels to MaxCarriedDepth, two for a tag
 // and its content, and the levels of their own.
 func (v *Value) UnmarshalCBOR(data []byte) (err error) {
 	*v, err = DecodeCBOR(data)
@@ -218,7 +218,7 @@ func (d *cborDecoder) more(h cborHead, read uint64) bool {
 }
 
 func (d *cborDecoder) array(h cborHead, depth int) (Value, error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return None(), tooDeep()
 	}
 	elements := make([]Value, 0, min(h.argument, roomForElements))
@@ -233,7 +233,7 @@ func (d *cborDecoder) array(h cborHead, depth int) (Value, error) {
 }
 
 func (d *cborDecoder) object(h cborHead, depth int) (Value, error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return None(), tooDeep()
 	}
 	fields := make(Object, min(h.argument, roomForFields))

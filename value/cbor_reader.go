@@ -73,7 +73,7 @@ func (d *cborDecoder) skip(depth int) error {
 	if err != nil {
 		return err
 	}
-	items := uint64(0)
+	var items uint64
 	switch h.major() {
 	case majorBytes, majorText:
 		_, err := d.content(h)
@@ -99,7 +99,7 @@ func (d *cborDecoder) skip(depth int) error {
 
 // maxSkipDepth bounds what skip calls itself: as deep as a value may nest, each
 // level with a tag.
-const maxSkipDepth = 2*MaxDepth + 2
+const maxSkipDepth = 2*MaxCarriedDepth + 2
 
 // AppendArrayHead appends the head of an array of n elements in deterministic
 // CBOR, which are to be appended after it.

@@ -216,11 +216,12 @@ func TestCBORThatIsNoValueIsRefused(t *testing.T) {
 }
 
 func TestNestingIsBoundedInEveryEncoding(t *testing.T) {
-	deepest, tooDeep := nested(value.MaxDepth, value.Int(1)), nested(value.MaxDepth+1, value.Int(1))
+	const most = value.MaxCarriedDepth
+	deepest, tooDeep := nested(most, value.Int(1)), nested(most+1, value.Int(1))
 	// The bound counts arrays and objects, not the tags of what stands inside.
-	for _, v := range []value.Value{deepest, nested(value.MaxDepth, value.Datetime(testTime)),
-		nested(value.MaxDepth, value.Record(value.RecordID{Table: "t", Key: value.UUID(testUUID)})),
-		nested(value.MaxDepth-1, object(value.Object{"a": value.Int(1)}))} {
+	for _, v := range []value.Value{deepest, nested(most, value.Datetime(testTime)),
+		nested(most, value.Record(value.RecordID{Table: "t", Key: value.UUID(testUUID)})),
+		nested(most-1, object(value.Object{"a": value.Int(1)}))} {
 		if decoded, err := value.DecodeCBOR(encode(t, v)); err != nil || !value.Equal(decoded, v) {
 			t.Errorf("at the bound: got %s, %v, want %s", decoded, err, v)
 		}
@@ -228,7 +229,7 @@ func TestNestingIsBoundedInEveryEncoding(t *testing.T) {
 			t.Errorf("at the bound, JSON: %v", err)
 		}
 	}
-	for _, v := range []value.Value{tooDeep, nested(value.MaxDepth, object(nil))} {
+	for _, v := range []value.Value{tooDeep, nested(most, object(nil))} {
 		if _, err := v.AppendCBOR(nil); !errors.Is(err, fault.TooLarge) {
 			t.Errorf("AppendCBOR past the bound: got %v, want TooLarge", err)
 		}
@@ -237,6 +238,14 @@ func TestNestingIsBoundedInEveryEncoding(t *testing.T) {
 		}
 		if _, err := v.AppendJSON(nil); !errors.Is(err, fault.TooLarge) {
 			t.Errorf("AppendJSON past the bound: got %v, want TooLarge", err)
+		}
+	}
+	for _, levels := range []int{0, 8} {
+		if _, err := nested(value.MaxDepth+levels, value.Int(1)).AppendStored(nil, levels); err != nil {
+			t.Errorf("stored at the bound: %v", err)
+		}
+		if _, err := nested(value.MaxDepth+levels+1, value.Int(1)).AppendStored(nil, levels); !errors.Is(err, fault.TooLarge) {
+			t.Errorf("stored past the bound: got %v, want TooLarge", err)
 		}
 	}
 	for _, opening := range []string{"81", "9f", "a1 6161", "bf 6161"} {

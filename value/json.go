@@ -61,7 +61,7 @@ func appendJSON(dst []byte, v Value, depth int) (_ []byte, err error) {
 		dst = append(append(dst, '"'), content.String()...)
 		return append(dst, '"'), nil
 	case []Value:
-		if depth == MaxDepth {
+		if depth == MaxCarriedDepth {
 			return dst, tooDeep()
 		}
 		dst = append(dst, '[')
@@ -83,7 +83,7 @@ func appendJSON(dst []byte, v Value, depth int) (_ []byte, err error) {
 }
 
 func appendObjectJSON(dst []byte, fields Object, depth int) (_ []byte, err error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return dst, tooDeep()
 	}
 	var room [fieldsOnStack]field

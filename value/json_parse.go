@@ -21,7 +21,7 @@ import (
 //
 // Refused with fault.TypeMismatch, naming the place: an int outside 64 bits
 // signed, a float too large for 64 bits, invalid UTF-8 and half surrogates, a
-// field that is there twice, text after the value. Nesting past MaxDepth is
+// field that is there twice, text after the value. Nesting past MaxCarriedDepth is
 // fault.TooLarge.
 func ParseJSON(text []byte) (Value, error) {
 	if !utf8.Valid(text) {
@@ -111,7 +111,7 @@ func (p *jsonParser) word(word string) bool {
 }
 
 func (p *jsonParser) array(depth int) (Value, error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return None(), tooDeep()
 	}
 	p.at++ // [
@@ -138,7 +138,7 @@ func (p *jsonParser) array(depth int) (Value, error) {
 }
 
 func (p *jsonParser) object(depth int) (Value, error) {
-	if depth == MaxDepth {
+	if depth == MaxCarriedDepth {
 		return None(), tooDeep()
 	}
 	p.at++ // {

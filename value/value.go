@@ -58,10 +58,14 @@ var kindNames = [...]string{
 	KindRecord:   "record",
 }
 
-// MaxDepth is how many arrays and objects may be nested in each other. It
-// bounds the stack that a value costs whoever walks it; the limit holds for
-// every decoder and every encoder, so that what was stored can be read.
+// MaxDepth is how many arrays and objects may be nested in each other in what is
+// stored. It bounds the stack that a value costs whoever walks it.
 const MaxDepth = 64
+
+// MaxCarriedDepth is the same for every decoder and every encoder: what carries
+// a value (an answer, a frame, a line of an export, a dead letter) nests it
+// further, and what was stored can be read whatever carries it.
+const MaxCarriedDepth = MaxDepth + 16
 
 // Value is one value of the model. The zero Value is none: a field that is not
 // there. Values are immutable by convention: who is given an Array, an Object

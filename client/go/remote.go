@@ -244,7 +244,7 @@ func (db *remoteDatabase) Read(ctx context.Context, topic string, request ReadRe
 
 func (s *Session) read(ctx context.Context, topic string, asked ReadRequest) (Page, error) {
 	statement, params := readStatement(topic, asked)
-	answers, err := s.start(request{sql: statement, params: params, headers: headersOf(ctx), page: true}, nil).Wait(ctx)
+	answers, err := s.start(request{sql: statement, params: params, headers: headersOf(ctx), page: true}).Wait(ctx)
 	answer, err := onlyAnswer(answers, err)
 	return answer.page(), err
 }

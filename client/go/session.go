@@ -100,19 +100,17 @@ type Call struct {
 // Start sends statements and does not wait for their answers. Calls of one
 // session run, and are answered, in the order of Start.
 func (s *Session) Start(script string, params map[string]value.Value) *Call {
-	return s.start(request{sql: script, params: params}, nil)
+	return s.start(request{sql: script, params: params})
 }
 
 // StartBrief is Start for a script that is one CREATE or INSERT into a topic,
 // whose messages are answered without their values: the caller knows them.
 func (s *Session) StartBrief(script string, params map[string]value.Value) *Call {
-	return s.start(request{sql: script, params: params, brief: true}, nil)
+	return s.start(request{sql: script, params: params, brief: true})
 }
 
-// start is Start of a call that tells then when it is done, which may be before
-// start returns.
-func (s *Session) start(r request, then func(*Call)) *Call {
-	call := &Call{done: make(chan struct{}), then: then}
+func (s *Session) start(r request) *Call {
+	call := &Call{done: make(chan struct{})}
 	if err := s.register(call, r); err != nil {
 		call.finish(nil, err)
 	}
@@ -159,7 +157,7 @@ func (c *Call) finish(answers []Answer, err error) {
 // statement failed is said by its answer. The error is that of the session: it
 // ended, and what was sent may have run or not.
 func (s *Session) Run(ctx context.Context, script string, params map[string]value.Value) ([]Answer, error) {
-	return s.start(request{sql: script, params: params, headers: headersOf(ctx)}, nil).Wait(ctx)
+	return s.start(request{sql: script, params: params, headers: headersOf(ctx)}).Wait(ctx)
 }
 
 // Close ends the session: its transaction is rolled back, and what is not

@@ -49,7 +49,8 @@ type serveCommand struct {
 // Help is the manual of the command.
 func (serveCommand) Help() string {
 	return `Serves a store: statements over HTTP (POST /sql) and over a WebSocket (/ws),
-/health, /ready and /metrics.
+sign-in (/signin), modules (/ftl), /backup and /export, /health, /ready and
+/metrics.
 
 Each setting is given by its flag, by an environment variable (TIDEMARK_ and the
 flag's name, as TIDEMARK_LISTEN), or in the file of --config, the earlier before

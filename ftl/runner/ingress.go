@@ -180,7 +180,7 @@ func answerError(w http.ResponseWriter, err error) {
 		answer.Kind, status = fault.Unavailable, http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	answer.Message = fmt.Sprintf("%s The module's log has the details under the request %s.", answer.Kind.Meaning(), w.Header().Get(headerRequest))
+	answer.Message = fmt.Sprintf("The verb failed; the module's log has the details under the request %s.", w.Header().Get(headerRequest))
 	answer.write(w, status)
 }
 

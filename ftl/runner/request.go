@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/ftl/schema"
@@ -56,7 +57,11 @@ func (i *ingress) requestOf(r *http.Request, verb *schema.Verb) (value.Value, er
 	}
 	given := maps.Clone(fields)
 	for _, name := range verb.Ingress.Parameters() {
-		if err := add(given, data, name, []string{r.PathValue(name)}, "path"); err != nil {
+		text := r.PathValue(name)
+		if !utf8.ValidString(text) {
+			return value.None(), fault.New(fault.TypeMismatch, "field %s, of the path, is not valid UTF-8", name)
+		}
+		if err := add(given, data, name, []string{text}, "path"); err != nil {
 			return value.None(), err
 		}
 	}

@@ -21,15 +21,17 @@ const mediaBackup = "application/vnd.tidemark.backup"
 // a backup ends was cut off, and whoever reads it notices.
 func (s *Server) serveBackup(w http.ResponseWriter, r *http.Request) {
 	x := s.newExchange(w, r)
-	if !s.backingUp.TryLock() {
-		x.refuse(http.StatusTooManyRequests, "backups", fault.New(fault.Unavailable, "a backup is being taken on this node, and one at a time is the limit; try again later"))
-		return
-	}
-	defer s.backingUp.Unlock()
 	x.stream(mediaBackup, func(ctx context.Context, to io.Writer) error {
+		if !s.backingUp.TryLock() {
+			return errBackingUp
+		}
+		defer s.backingUp.Unlock()
 		return backup.Write(ctx, s.store.Engine(), to, nil)
 	})
 }
+
+// errBackingUp is told to owners alone: nobody else learns of backups.
+var errBackingUp = fault.New(fault.Unavailable, "a backup is being taken on this node, and one at a time is the limit; try again later")
 
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{server: s, w: w, r: r, format: acceptedFormat(r), started: time.Now()}
@@ -71,7 +73,11 @@ func (x *exchange) streamWhole(media string, write func(context.Context, io.Writ
 	log := x.log.With(slog.String("path", x.r.URL.Path), slog.Int64("bytes", body.bytes), slog.Duration("took", time.Since(x.started)))
 	switch {
 	case err != nil && !x.answered:
-		x.refuse(statusOf(err), "stream", err)
+		status := statusOf(err)
+		if err == errBackingUp {
+			status = http.StatusTooManyRequests
+		}
+		x.refuse(status, "stream", err)
 	case err != nil:
 		log.Warn("a stream was cut off", slog.Any("reason", err))
 		return false

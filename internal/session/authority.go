@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,8 @@ type Caller struct {
 	id       store.UserID
 	// credential is what the user signed in with, renewed what the session
 	// itself has made of it since.
-	credential, renewed [sha256.Size]byte
+	credential [sha256.Size]byte
+	renewed    [][sha256.Size]byte
 	// until is when the sign-in ends, zero for never.
 	until time.Time
 }
@@ -56,8 +58,10 @@ type authority struct {
 	all bool
 	// user is the user as it is now defined, nil for a stranger.
 	user *store.User
-	// catalog is of the database in use, nil where none is.
-	catalog *store.Catalog
+	// catalog is of the database in use, nil where none is; names is that which a
+	// statement finds its tables in, an older one inside a transaction. A grant is
+	// a table's and not its name's.
+	catalog, names *store.Catalog
 }
 
 func (a authority) isStranger() bool { return !a.all && a.user == nil }
@@ -89,7 +93,7 @@ func (a authority) held(table string) store.Privileges {
 	}
 	held := a.user.Role.Privileges()
 	if a.catalog != nil {
-		held |= a.catalog.Granted(a.user.ID, table)
+		held |= a.catalog.Granted(a.user.ID, a.names, table)
 	}
 	return held
 }
@@ -148,6 +152,10 @@ func (s *Session) standing(ctx context.Context) (authority, error) {
 			// It was dropped; the statement says so, or names another.
 			err = nil
 		}
+		a.names = a.catalog
+		if s.tx != nil {
+			a.names = s.tx.Catalog()
+		}
 	}
 	return a, err
 }
@@ -165,7 +173,7 @@ func (s *Session) userNow(ctx context.Context) (*store.User, error) {
 		return nil, fault.New(fault.NotSignedIn, "user '%s' of %s was dropped; sign in as another", c.name.Name, c.name.Of())
 	case err != nil:
 		return nil, err
-	case user.Credential() != c.credential && user.Credential() != c.renewed:
+	case user.Credential() != c.credential && !slices.Contains(c.renewed, user.Credential()):
 		return nil, fault.New(fault.NotSignedIn, "the password of user '%s' was changed; sign in again", c.name.Name)
 	}
 	return user, nil
@@ -272,7 +280,7 @@ func CheckDeclarer(ctx context.Context, s *store.Store, catalog *store.Catalog, 
 	if err != nil {
 		return err
 	}
-	a := authority{user: user, catalog: catalog}
+	a := authority{user: user, catalog: catalog, names: catalog}
 	if consumer.Kind == store.TopicConsumer {
 		if err := a.check(need{privilege: store.MayRead, table: consumer.From}); err != nil {
 			return err

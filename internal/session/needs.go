@@ -94,6 +94,10 @@ func definitionNeeds(statement lang.Statement) []need {
 	case *lang.DefineTopic:
 		return []need{{privilege: store.MayManage}}
 	case *lang.AlterTopic:
+		if x.Public != nil {
+			// It lets others write, so whoever says so must be able to.
+			return []need{{privilege: store.MayManage | store.MayWrite, table: x.Name}}
+		}
 		return []need{{privilege: store.MayManage, table: x.Name}}
 	case *lang.Drop:
 		return dropNeeds(x)
@@ -132,14 +136,16 @@ func dropNeeds(x *lang.Drop) []need {
 	return []need{{privilege: store.MayManage, table: x.Name}}
 }
 
-// groupNeeds is what a group's definition needs. A group writes to its dead
-// letter topic, so whoever names one must be able to.
+// groupNeeds is what a group's definition needs. A group shows its messages in its
+// dead letter topic, so whoever names one must be able to read and to write.
 func groupNeeds(topic, deadLetter string) []need {
-	n := []need{{privilege: store.MayManage, table: topic}}
-	if deadLetter != "" {
-		n = append(n, need{privilege: store.MayWrite, table: deadLetter})
+	if deadLetter == "" {
+		return []need{{privilege: store.MayManage, table: topic}}
 	}
-	return n
+	return []need{
+		{privilege: store.MayManage | store.MayRead, table: topic},
+		{privilege: store.MayWrite, table: deadLetter},
+	}
 }
 
 func userNeeds(statement lang.Statement) []need {

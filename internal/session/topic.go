@@ -55,10 +55,13 @@ func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
 		e.ctx = waiting
 	}
 	var page store.Page
-	if s.tx == nil {
-		page, err = db.Read(e.ctx, x.Topic, options.ReadOptions, options.wait)
-	} else {
+	switch {
+	case s.tx != nil:
 		page, err = s.readInTransaction(e, x.Topic, options)
+	case options.wait > 0 && !s.caller.isProcess():
+		page, err = s.readWaiting(e, db, x, options)
+	default:
+		page, err = db.Read(e.ctx, x.Topic, options.ReadOptions, options.wait)
 	}
 	if err != nil {
 		if ended(err) && errors.Is(context.Cause(e.ctx), fault.Unavailable) {
@@ -69,6 +72,26 @@ func (s *Session) read(e *environment, x *lang.Read) (Answer, error) {
 	answer, err := s.messagesAnswer(page.Messages)
 	answer.Lapsed = page.Lapsed
 	return answer, err
+}
+
+// readWaiting waits and then asks anew what the caller may do: who was stopped
+// meanwhile is not answered, and moves no place.
+func (s *Session) readWaiting(e *environment, db *store.Database, x *lang.Read, options readOptions) (store.Page, error) {
+	until := time.Now().Add(options.wait)
+	for {
+		left := time.Until(until)
+		if err := db.Await(e.ctx, x.Topic, options.ReadOptions, max(left, 0)); err != nil {
+			return store.Page{}, err
+		}
+		if err := s.authorize(e.ctx, x); err != nil {
+			return store.Page{}, err
+		}
+		page, err := db.Read(e.ctx, x.Topic, options.ReadOptions, 0)
+		// What was waited for another of the name may have taken.
+		if err != nil || len(page.Messages) > 0 || page.Lapsed > 0 || left <= 0 {
+			return page, err
+		}
+	}
 }
 
 // readInTransaction reads in the open transaction. A WAIT waits before the

@@ -116,7 +116,8 @@ func (s *Session) alterUser(e *environment, x *lang.AlterUser) error {
 func (s *Session) renew(name store.UserName, change store.UserChange) {
 	if change.Password != "" && s.caller.signedIn && s.caller.name == name {
 		changed := store.User{Password: change.Password}
-		s.caller.renewed = changed.Credential()
+		// The one before stays, too: the change may not commit.
+		s.caller.renewed = append(s.caller.renewed, changed.Credential())
 	}
 }
 

@@ -108,7 +108,7 @@ func (r *appendRequest) prepare(ctx context.Context, catalog *Catalog, messages 
 	headers := headersOf(ctx)
 	for i, message := range messages {
 		prepared := r.messages[i]
-		if *prepared, err = prepareValue(table, message.Key, message.Value); err != nil {
+		if *prepared, err = prepareValue(table, message.Key, message.Value, 0); err != nil {
 			return err
 		}
 		prepared.headers = headers
@@ -126,12 +126,13 @@ const typicalMessageBytes = 192
 // prepareMessage encodes a message and checks what its topic's definition alone
 // can refuse: its size, its key, its deduplication key.
 func prepareMessage(table *Table, key, v value.Value) (*newMessage, error) {
-	m, err := prepareValue(table, key, v)
+	m, err := prepareValue(table, key, v, 0)
 	return &m, err
 }
 
-func prepareValue(table *Table, key, v value.Value) (m newMessage, err error) {
-	m.encoded, err = v.AppendCBOR(make([]byte, 0, typicalMessageBytes))
+// levels is how much deeper than another value this one may nest.
+func prepareValue(table *Table, key, v value.Value, levels int) (m newMessage, err error) {
+	m.encoded, err = v.AppendStored(make([]byte, 0, typicalMessageBytes), levels)
 	if err != nil {
 		return m, err
 	}

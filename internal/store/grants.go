@@ -39,13 +39,14 @@ func (c *Catalog) Users() []*User {
 	return users
 }
 
-// Granted are the privileges that a user was granted on a table: on itself, and
-// on the database. What there is no table of is granted with the database
+// Granted are the privileges that a user was granted on what has a name in other
+// definitions of the database, or the same: on the table itself, and on the
+// database. What there is no table of is granted with the database
 // alone, as is the table "".
-func (c *Catalog) Granted(id UserID, table string) Privileges {
+func (c *Catalog) Granted(id UserID, names *Catalog, table string) Privileges {
 	held := c.grants[id]
 	granted := held[WholeDatabase].Privileges
-	if known := c.tables[table]; known != nil {
+	if known := names.tables[table]; known != nil {
 		granted |= held[known.ID].Privileges
 	}
 	return granted

@@ -363,6 +363,10 @@ func (s *sealing) change(table *Table, definition *Group, change topic.Change) e
 	return nil
 }
 
+// letterLevels is how often a message may have been given up on, each time a
+// level deeper in the letter before.
+const letterLevels = 8
+
 // deadLetter appends a message that was given up on to the group's dead letter
 // topic. It returns why that topic refused it, nil where it did not or there is
 // none.
@@ -405,12 +409,12 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if given.Reason != "" {
 		letter["reason"] = value.String(given.Reason)
 	}
-	message, err := prepareMessage(target, value.None(), value.Fields(letter))
+	message, err := prepareValue(target, value.None(), value.Fields(letter), letterLevels)
 	if err != nil {
 		return err, nil
 	}
 	message.headers = head.headers
-	messages := []*newMessage{message}
+	messages := []*newMessage{&message}
 	if err := s.admit(target, messages); err != nil {
 		return err, s.failed
 	}

@@ -99,7 +99,7 @@ func (tx *Tx) write(ctx context.Context, table *Table, key, v value.Value, mustB
 	if err != nil {
 		return Row{}, err
 	}
-	encoded, err := checked.AppendCBOR(make([]byte, 0, 64))
+	encoded, err := checked.AppendStored(make([]byte, 0, 64), 0)
 	if err != nil {
 		return Row{}, err
 	}
