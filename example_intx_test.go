@@ -16,7 +16,7 @@ import (
 
 // openBilling opens a store on the PostgreSQL in which the application has a
 // table of its own.
-func openBilling(ctx context.Context) (*tidemark.Store, *tidemark.Database, *pgxpool.Pool) {
+func openBilling(ctx context.Context) (db *tidemark.Database, pool *pgxpool.Pool, done func()) {
 	url := postgrestest.Shared(new(testing.T)).URL()
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
@@ -29,22 +29,26 @@ func openBilling(ctx context.Context) (*tidemark.Store, *tidemark.Database, *pgx
 	if err != nil {
 		log.Fatal(err)
 	}
-	db, err := store.Database(ctx, "shop", "billing")
+	db, err = store.Database(ctx, "shop", "billing")
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := db.Exec(ctx, "DEFINE TOPIC events", nil); err != nil {
 		log.Fatal(err)
 	}
-	return store, db, pool
+	return db, pool, func() {
+		pool.Close()
+		if err := store.Close(); err != nil {
+			log.Fatal(err)
+		}
+	}
 }
 
 // A bill and the message that tells of it commit together.
 func ExampleInTx() {
 	ctx := context.Background()
-	store, db, pool := openBilling(ctx)
-	defer store.Close()
-	defer pool.Close()
+	db, pool, done := openBilling(ctx)
+	defer done()
 
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO bills VALUES (1001, 40)"); err != nil {
@@ -75,9 +79,8 @@ func ExampleInTx() {
 // fails.
 func ExampleInTx_consumer() {
 	ctx := context.Background()
-	store, db, pool := openBilling(ctx)
-	defer store.Close()
-	defer pool.Close()
+	db, pool, done := openBilling(ctx)
+	defer done()
 	for _, total := range []int{40, 60} {
 		if _, _, err := db.Topic("events").Append(ctx, total); err != nil {
 			log.Fatal(err)

@@ -50,29 +50,33 @@ func eventOf(size int) value.Value {
 	return value.Fields(value.Object{"v": value.String(strings.Repeat("x", size-4))})
 }
 
-// openTopic opens a store in a temporary folder with an empty topic.
-func openTopic(clauses string) (store *tidemark.Store, db *tidemark.Database, cleanup func(), err error) {
+// openTopic opens a store with an empty topic: in a temporary folder, or on
+// PostgreSQL where that is measured.
+func openTopic(clauses string) (db *tidemark.Database, cleanup func(), err error) {
+	if onPostgres != nil {
+		return onPostgres.openTopic(clauses)
+	}
 	dir, err := os.MkdirTemp("", "tidemark-bench-")
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	store, err = tidemark.Open(dir)
+	store, err := tidemark.Open(dir)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	ctx := context.Background()
 	db, err = store.Database(ctx, "bench", "bench")
 	if err == nil {
 		_, err = db.Exec(ctx, "DEFINE TOPIC events "+clauses+"; DEFINE COLLECTION effects;", nil)
 	}
-	return store, db, func() {
+	return db, func() {
 		_ = store.Close()
 		_ = os.RemoveAll(dir)
 	}, err
 }
 
 func appendTidemark(size, outstanding int, d time.Duration) (result, error) {
-	_, db, cleanup, err := openTopic("")
+	db, cleanup, err := openTopic("")
 	if err != nil {
 		return result{}, err
 	}

@@ -23,7 +23,7 @@ func consumeBenchmarks() []benchmark {
 }
 
 func consumeTidemark(readers int, d time.Duration) (result, error) {
-	_, db, cleanup, err := openTopic("")
+	db, cleanup, err := openTopic("")
 	if err != nil {
 		return result{}, err
 	}

@@ -47,7 +47,7 @@ func groupBenchmarks() []benchmark {
 const backlog = 400_000
 
 func openGroup(inFlight int) (*tidemark.Database, *tidemark.Group, func(), error) {
-	_, db, cleanup, err := openTopic("")
+	db, cleanup, err := openTopic("")
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -212,7 +212,7 @@ func groupJetStream(workers int, d time.Duration) (result, error) {
 }
 
 func appendClauses(clauses string, d time.Duration) (result, error) {
-	_, db, cleanup, err := openTopic(clauses)
+	db, cleanup, err := openTopic(clauses)
 	if err != nil {
 		return result{}, err
 	}

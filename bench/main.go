@@ -8,12 +8,18 @@
 //	go -C bench run .            a table
 //	go -C bench run . --json     one JSON object a row
 //	go -C bench run . --quick    ends within 45 seconds
+//	go -C bench run . --postgres the engine for many processes, on a PostgreSQL
+//	                             that it starts, beside Watermill and River
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +31,15 @@ var flags struct {
 	JSON  bool   `help:"Print one JSON object a row."`
 	Quick bool   `help:"Measure each row for a moment only; ends within 45 seconds."`
 	Only  string `help:"Measure only rows whose name contains this."`
+
+	Rounds int `help:"Measure both sides of a row this often, in turns, and tell the medians." default:"1"`
+
+	Postgres bool          `help:"Measure the engine on PostgreSQL instead, on a server that is started for it."`
+	Hold     time.Duration `help:"How long a foreign transaction is held open before what it does is measured." default:"60s"`
 }
+
+// quietLog drops what a store or a reference has to say.
+var quietLog = slog.New(slog.DiscardHandler)
 
 // row is one measurement beside its reference.
 type row struct {
@@ -50,6 +64,8 @@ type benchmark struct {
 	unit      string
 	tidemark  func(duration time.Duration) (result, error)
 	reference func(duration time.Duration) (result, error)
+	// both, instead of the two, measures them in turns.
+	both func(duration time.Duration) (ours, theirs result, err error)
 }
 
 func main() {
@@ -64,9 +80,19 @@ func run() error {
 	duration := 3 * time.Second
 	if flags.Quick {
 		duration = 400 * time.Millisecond
+		flags.Hold = min(flags.Hold, 2*time.Second)
+	}
+	all := benchmarks()
+	if flags.Postgres {
+		stop, err := startPostgres(context.Background())
+		if err != nil {
+			return err
+		}
+		defer stop()
+		all = postgresBenchmarks()
 	}
 	var rows []row
-	for _, b := range benchmarks() {
+	for _, b := range all {
 		if !strings.Contains(b.name, flags.Only) {
 			continue
 		}
@@ -87,25 +113,47 @@ func run() error {
 	return printTable(rows)
 }
 
+// measure measures a row: with --rounds, each side that often in turns, of which
+// the medians are told.
 func measure(b benchmark, duration time.Duration) (row, error) {
-	ours, err := b.tidemark(duration)
-	if err != nil {
-		return row{}, err
+	if b.both != nil {
+		ours, theirs, err := b.both(duration)
+		return rowOf(b, []result{ours}, []result{theirs}), err
 	}
+	var ours, theirs []result
+	for range max(1, flags.Rounds) {
+		r, err := b.tidemark(duration)
+		if err != nil {
+			return row{}, err
+		}
+		ours = append(ours, r)
+		if b.reference == nil {
+			continue
+		}
+		if r, err = b.reference(duration); err != nil {
+			return row{}, fmt.Errorf("reference: %w", err)
+		}
+		theirs = append(theirs, r)
+	}
+	return rowOf(b, ours, theirs), nil
+}
+
+func rowOf(b benchmark, ours, theirs []result) row {
+	middle := median(ours)
 	measured := row{
-		Name: b.name, Tidemark: ours.perSecond, Unit: b.unit,
-		P50: ours.latencies.quantile(0.5), P99: ours.latencies.quantile(0.99),
+		Name: b.name, Tidemark: middle.perSecond, Unit: b.unit,
+		P50: middle.latencies.quantile(0.5), P99: middle.latencies.quantile(0.99),
 	}
-	if b.reference == nil {
-		return measured, nil
+	if len(theirs) > 0 {
+		measured.Reference = median(theirs).perSecond
+		measured.Ratio = measured.Tidemark / measured.Reference
 	}
-	theirs, err := b.reference(duration)
-	if err != nil {
-		return row{}, fmt.Errorf("reference: %w", err)
-	}
-	measured.Reference = theirs.perSecond
-	measured.Ratio = ours.perSecond / theirs.perSecond
-	return measured, nil
+	return measured
+}
+
+func median(results []result) result {
+	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(a.perSecond, b.perSecond) })
+	return results[len(results)/2]
 }
 
 func printTable(rows []row) error {
@@ -127,5 +175,6 @@ func benchmarks() []benchmark {
 	all = append(all, consumeBenchmarks()...)
 	all = append(all, readBenchmarks()...)
 	all = append(all, groupBenchmarks()...)
-	return append(all, wireBenchmarks()...)
+	all = append(all, wireBenchmarks()...)
+	return append(all, ingestBenchmarks()...)
 }

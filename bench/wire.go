@@ -150,7 +150,7 @@ func wireAppendTo(s *client.Session, outstanding int, d time.Duration) (result, 
 	})
 	params := map[string]value.Value{"v": eventOf(128)}
 	measured, err := pipelined(outstanding, d, func(done func(error)) error {
-		calls <- started{s.Start("CREATE events = $v", params), done}
+		calls <- started{s.StartBrief("CREATE events = $v", params), done}
 		return nil
 	})
 	close(calls)

@@ -15,7 +15,7 @@ import (
 // importCommand is tidemark import.
 type importCommand struct {
 	anySource
-	Database  string `help:"Database to import into, as namespace/database, made where it is missing. A script of statements may name its own." placeholder:"NAME"`
+	Database  string `help:"Database to import into, as namespace/database, made where it is missing. What a script of statements says of namespaces and databases is then passed over; left out, it says." placeholder:"NAME"`
 	Skip      int    `help:"Lines of JSON, or statements, to pass over: what an import that stopped has done." placeholder:"N"`
 	Overwrite bool   `help:"Of JSON: replace records that are there. They are refused otherwise."`
 	Quiet     bool   `help:"Show no progress."`
@@ -61,7 +61,7 @@ func (c *importCommand) Run(s *surroundings) error {
 		}
 	}
 	shown := newProgress(s.errors, "imported", c.Quiet)
-	done, err := export.Read(s.ctx, from, run, export.ReadOptions{Skip: c.Skip, Overwrite: c.Overwrite, Tell: shown.count})
+	done, err := export.Read(s.ctx, from, run, export.ReadOptions{Skip: c.Skip, Overwrite: c.Overwrite, Into: c.Database != "", Tell: shown.count})
 	shown.end()
 	if err != nil {
 		return err

@@ -220,3 +220,18 @@ func TestWhatIsNoExportIsRefusedWithItsLine(t *testing.T) {
 		}
 	}
 }
+
+func TestAScriptGoesIntoTheDatabaseThatWasAskedFor(t *testing.T) {
+	x := newTarget(t)
+	x.must(prepare)
+	script := "DEFINE NAMESPACE IF NOT EXISTS other; USE NAMESPACE other;\nDEFINE DATABASE IF NOT EXISTS elsewhere; USE DATABASE elsewhere;\nDEFINE COLLECTION notes;\nCREATE notes:1 = { a: 1 };\n"
+	if _, err := export.Read(t.Context(), strings.NewReader(script), x.run, export.ReadOptions{Into: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.must("SELECT * FROM notes:1;").String(); !strings.Contains(got, "a: 1") {
+		t.Errorf("the database in use has %s", got)
+	}
+	if got := x.must("INFO FOR STORE;").String(); strings.Contains(got, "other") {
+		t.Errorf("another namespace was made: %s", got)
+	}
+}

@@ -24,6 +24,9 @@ type ReadOptions struct {
 	Skip int
 	// Overwrite replaces records that are there; otherwise they are refused.
 	Overwrite bool
+	// Into says that everything goes into the database in use: what a script
+	// says of namespaces and databases is passed over.
+	Into bool
 	// Tell, unless nil, is called with how many lines or statements are done.
 	Tell func(done int)
 }
@@ -99,7 +102,8 @@ func readStatements(ctx context.Context, in *bufio.Reader, run Run, options Read
 		}
 		for _, statement := range statements {
 			seen++
-			if seen <= options.Skip && !isUse(statement) {
+			uses, defines := namesDatabase(statement)
+			if seen <= options.Skip && !uses || options.Into && (uses || defines) {
 				done = seen
 				continue
 			}
@@ -150,15 +154,27 @@ func isTransactionOpen(statements string) bool {
 	return open
 }
 
-// isUse reports whether a statement says what is in use, which counts also where
-// it is passed over.
-func isUse(statement string) bool {
+// placeWord is in every statement that namesDatabase looks for.
+var placeWord = regexp.MustCompile(`(?i)\b(NAMESPACE|DATABASE)\b`)
+
+// namesDatabase reports whether a statement says which namespace or database
+// what follows is of, by USE, which counts also where others are passed over,
+// or defines one.
+func namesDatabase(statement string) (uses, defines bool) {
+	if !placeWord.MatchString(statement) {
+		return false, false
+	}
 	script, err := lang.Parse(statement)
 	if err != nil || len(script.Statements) != 1 {
-		return false
+		return false, false
 	}
-	_, use := script.Statements[0].(*lang.Use)
-	return use
+	switch x := script.Statements[0].(type) {
+	case *lang.Use:
+		return true, false
+	case *lang.Define:
+		return false, x.Kind == lang.Namespace || x.Kind == lang.Database
+	}
+	return false, false
 }
 
 // readLine reads a line, without its end.
