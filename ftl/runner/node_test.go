@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,21 +46,32 @@ func newNode(t *testing.T) *fakeNode {
 	n := &fakeNode{T: t, conns: make(chan *ftlwire.Conn, 10)}
 	mux := http.NewServeMux()
 	mux.Handle("/", served.Handler())
+	// A runner that connects again may not be accepted before its test ends.
+	over, connected := make(chan struct{}), sync.WaitGroup{}
 	mux.HandleFunc(ftlwire.Path, func(w http.ResponseWriter, r *http.Request) {
+		connected.Add(1)
+		defer connected.Done()
 		conn, _, err := ftlwire.Accept(w, r, time.Minute)
 		if err != nil {
 			return
 		}
 		conn.Send(ftlwire.Frame{Welcome: &ftlwire.Welcome{Node: "fake"}})
 		n.conns <- conn
-		<-conn.Ended()
+		select {
+		case <-conn.Ended():
+		case <-over:
+			conn.CloseNow()
+			<-conn.Ended()
+		}
 	})
 	web := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 		defer done()
 		_ = served.Shutdown(ctx)
+		close(over)
 		web.Close()
+		connected.Wait()
 	})
 	n.url = "ws" + strings.TrimPrefix(web.URL, "http")
 	opened, err := client.Connect(t.Context(), n.url, client.Options{})
