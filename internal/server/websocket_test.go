@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -357,12 +358,17 @@ func TestShutdownGivesUpWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
+// The soak is short by default; -soak.sessions 1000 -soak.time 1m is the long one.
+var (
+	soakSessions = flag.Int("soak.sessions", 200, "how many sessions soak a node at once")
+	soakTime     = flag.Duration("soak.time", 2*time.Second, "how long they do")
+)
+
 func TestASoakOfSessionsLeavesNothingBehind(t *testing.T) {
-	n := newNode(t, server.Limits{})
-	const sessions = 200
-	until := time.Now().Add(2 * time.Second)
+	n := newNode(t, server.Limits{Sessions: 2 * *soakSessions, SessionsPerAddress: 2 * *soakSessions, WaitingReads: 2 * *soakSessions})
+	until := time.Now().Add(*soakTime)
 	var all sync.WaitGroup
-	for i := range sessions {
+	for i := range *soakSessions {
 		all.Go(func() {
 			for round := 0; time.Now().Before(until); round++ {
 				if err := soak(t.Context(), n.address, i, round); err != nil {
