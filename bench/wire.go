@@ -125,37 +125,30 @@ func wireAppend(connections, outstanding int, d time.Duration) (result, error) {
 	}
 	defer cleanup()
 	return overConnections(connections, func() (result, error) {
-		s, err := dialNode(url)
+		topic, closing, err := openRemote(url)
 		if err != nil {
 			return result{}, err
 		}
-		defer func() { _ = s.Close() }()
-		return wireAppendTo(s, outstanding, d)
+		defer closing()
+		message := eventOf(128)
+		return pipelined(outstanding, d, func(done func(error)) error {
+			return topic.AppendAsync(context.Background(), message, func(_ client.Message, _ bool, err error) { done(err) })
+		})
 	})
 }
 
-// wireAppendTo keeps appends outstanding on one session, whose answers come in
-// their order.
-func wireAppendTo(s *client.Session, outstanding int, d time.Duration) (result, error) {
-	type started struct {
-		call *client.Call
-		done func(error)
+// openRemote opens the topic events of a node.
+func openRemote(url string) (*client.Topic, func(), error) {
+	store, err := client.Connect(context.Background(), "ws"+strings.TrimPrefix(url, "http"), client.Options{})
+	if err != nil {
+		return nil, nil, err
 	}
-	calls := make(chan started, outstanding)
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		for c := range calls {
-			c.done(firstFailure(c.call.Wait(context.Background())))
-		}
-	})
-	params := map[string]value.Value{"v": eventOf(128)}
-	measured, err := pipelined(outstanding, d, func(done func(error)) error {
-		calls <- started{s.StartBrief("CREATE events = $v", params), done}
-		return nil
-	})
-	close(calls)
-	waiting.Wait()
-	return measured, err
+	db, err := store.Database(context.Background(), "bench", "bench")
+	if err != nil {
+		_ = store.Close()
+		return nil, nil, err
+	}
+	return db.Topic("events"), func() { _ = store.Close() }, nil
 }
 
 // overConnections runs a measurement over several connections at once and adds
@@ -196,50 +189,54 @@ func fillNode(s *client.Session) error {
 	return nil
 }
 
-// filledNode is a session on a node whose topic holds wireMessages.
-func filledNode() (*client.Session, func(), error) {
-	url, cleanup, err := startNode()
+// filledNode is a node whose topic holds wireMessages.
+func filledNode() (url string, cleanup func(), err error) {
+	url, cleanup, err = startNode()
 	if err != nil {
-		return nil, nil, err
+		return "", nil, err
 	}
 	s, err := dialNode(url)
-	if err == nil {
-		err = fillNode(s)
+	if err != nil {
+		return "", cleanup, err
 	}
-	return s, func() {
-		_ = s.Close()
-		cleanup()
-	}, err
+	defer func() { _ = s.Close() }()
+	return url, cleanup, fillNode(s)
 }
 
 func wireRead(d time.Duration) (result, error) {
-	s, cleanup, err := filledNode()
+	url, cleanup, err := filledNode()
 	if err != nil {
 		return result{}, err
 	}
 	defer cleanup()
+	topic, closing, err := openRemote(url)
+	if err != nil {
+		return result{}, err
+	}
+	defer closing()
 	return readAgain(d, func() (int, error) {
 		read := 0
 		for {
-			answers, err := s.Run(context.Background(), "READ FROM events AFTER $after LIMIT 1000", map[string]value.Value{"after": value.Int(int64(read))})
-			if err := firstFailure(answers, err); err != nil {
+			page, err := topic.Read(context.Background(), client.ReadOptions{After: uint64(read), Limit: 1000})
+			if err != nil || len(page.Messages) == 0 {
 				return read, err
 			}
-			page, _ := answers[0].Value.AsArray()
-			if len(page) == 0 {
-				return read, nil
-			}
-			read += len(page)
+			read += len(page.Messages)
 		}
 	})
 }
 
 func wireFollow(d time.Duration) (result, error) {
-	s, cleanup, err := filledNode()
+	url, cleanup, err := filledNode()
 	if err != nil {
 		return result{}, err
 	}
 	defer cleanup()
+	s, err := dialNode(url)
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { _ = s.Close() }()
 	return readAgain(d, func() (int, error) {
 		following, err := s.Follow(context.Background(), "FOLLOW events AFTER 0", nil, 10_000)
 		if err != nil {

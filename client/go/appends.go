@@ -147,7 +147,7 @@ func (a *appends) stopped(ctx context.Context) error {
 // sendLocked sends an append. Its answer comes from the session's goroutine.
 func (a *appends) sendLocked(p *pendingAppend) {
 	statement, params := appendStatement(p.topic, p.message)
-	r := request{sql: statement, params: params, headers: headersOf(p.ctx), brief: true}
+	r := request{sql: statement, params: params, headers: headersOf(p.ctx), brief: true, page: true}
 	call := &Call{done: make(chan struct{}), then: func(c *Call) { a.answered(p, c) }}
 	a.inFlight++
 	if err := a.session.register(call, r); err != nil {
@@ -170,7 +170,7 @@ func appendStatement(topic string, message NewMessage) (statement string, params
 
 // answered takes the answer to an append.
 func (a *appends) answered(p *pendingAppend, call *Call) {
-	element, err := messageAnswered(call)
+	m, appended, err := messageAnswered(call)
 	a.mu.Lock()
 	a.inFlight--
 	kept := err != nil && a.keepLocked(p, err)
@@ -181,33 +181,35 @@ func (a *appends) answered(p *pendingAppend, call *Call) {
 	case p.unsure && errors.Is(err, fault.RecordExists):
 		// It may be there by its own first sending.
 		a.others.Go(func() { a.lookUp(p, err) })
-	case err != nil || element.IsNone():
+	case err != nil || !appended:
 		a.finish(p, Message{}, false, err)
 	default:
-		a.finish(p, appendedMessage(element, p.message), true, nil)
+		// A brief answer lacks the value.
+		m.backend.(*remoteMessage).content = p.message.Value
+		a.finish(p, m, true, nil)
 	}
 }
 
-// messageAnswered is the message that an append answers, none where it was kept
-// out.
-func messageAnswered(call *Call) (value.Value, error) {
+// messageAnswered is the message that an append answers; appended is false where
+// it was kept out.
+func messageAnswered(call *Call) (m Message, appended bool, err error) {
 	if call.err != nil {
-		return value.None(), call.err
+		return Message{}, false, call.err
 	}
 	if len(call.answers) != 1 {
-		return value.None(), fault.New(fault.Internal, "the node gave %d answers to an append", len(call.answers))
+		return Message{}, false, fault.New(fault.Internal, "the node gave %d answers to an append", len(call.answers))
 	}
 	if err := call.answers[0].Err; err != nil {
 		if err.Kind == fault.Unavailable {
-			return value.None(), lost(err, refusedWhole(err))
+			return Message{}, false, lost(err, refusedWhole(err))
 		}
-		return value.None(), err
+		return Message{}, false, err
 	}
-	elements, _ := call.answers[0].Value.AsArray()
-	if len(elements) == 0 {
-		return value.None(), nil
+	messages := call.answers[0].page().Messages
+	if len(messages) == 0 {
+		return Message{}, false, nil
 	}
-	return elements[0], nil
+	return messages[0], true, nil
 }
 
 // keepLocked puts an append that failed into the backlog, if it is safe to send
@@ -231,14 +233,6 @@ func (a *appends) finish(p *pendingAppend, m Message, appended bool, err error) 
 	a.bytes -= p.bytes
 	a.freed.Broadcast()
 	a.mu.Unlock()
-}
-
-// appendedMessage is a message as it was appended: a brief answer lacks the
-// value.
-func appendedMessage(element value.Value, sent NewMessage) Message {
-	m := messageOf(element)
-	m.backend.(*remoteMessage).content = sent.Value
-	return m
 }
 
 // lookUp tells whether a taken identity holds the message that was to be

@@ -103,12 +103,6 @@ func (s *Session) Start(script string, params map[string]value.Value) *Call {
 	return s.start(request{sql: script, params: params})
 }
 
-// StartBrief is Start for a script that is one CREATE or INSERT into a topic,
-// whose messages are answered without their values: the caller knows them.
-func (s *Session) StartBrief(script string, params map[string]value.Value) *Call {
-	return s.start(request{sql: script, params: params, brief: true})
-}
-
 func (s *Session) start(r request) *Call {
 	call := &Call{done: make(chan struct{})}
 	if err := s.register(call, r); err != nil {
