@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -74,7 +75,7 @@ func (x *exchange) streamWhole(media string, write func(context.Context, io.Writ
 	switch {
 	case err != nil && !x.answered:
 		status := statusOf(err)
-		if err == errBackingUp {
+		if errors.Is(err, errBackingUp) {
 			status = http.StatusTooManyRequests
 		}
 		x.refuse(status, "stream", err)
