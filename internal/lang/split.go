@@ -16,12 +16,12 @@ func Split(source string) (statements []string, rest string) {
 			statements = append(statements, source[start:at])
 			start, significant = at, false
 		case c == '\'' || c == '"' || c == '`':
-			at += quotedLength(source[at:])
+			at += QuotedLength(source[at:])
 			significant = true
 		case strings.HasPrefix(source[at:], "--"), strings.HasPrefix(source[at:], "//"):
-			at += lengthThrough(source[at:], "\n")
+			at += LengthThrough(source[at:], "\n")
 		case strings.HasPrefix(source[at:], "/*"):
-			length := 2 + lengthThrough(source[at+2:], "*/")
+			length := 2 + LengthThrough(source[at+2:], "*/")
 			// One that is not closed yet is more than a comment: it goes on.
 			significant = significant || !strings.HasSuffix(source[at+2:at+length], "*/")
 			at += length
@@ -36,9 +36,9 @@ func Split(source string) (statements []string, rest string) {
 	return statements, source[start:]
 }
 
-// quotedLength is the length of what stands in the quotes that a text begins
+// QuotedLength is the length of what stands in the quotes that a text begins
 // with, all of the text where they are not closed.
-func quotedLength(text string) int {
+func QuotedLength(text string) int {
 	for at := 1; at < len(text); at++ {
 		switch text[at] {
 		case '\\':
@@ -50,9 +50,9 @@ func quotedLength(text string) int {
 	return len(text)
 }
 
-// lengthThrough is the length of a text up to and with an end, all of it where
+// LengthThrough is the length of a text up to and with an end, all of it where
 // that is not there.
-func lengthThrough(text, end string) int {
+func LengthThrough(text, end string) int {
 	if at := strings.Index(text, end); at >= 0 {
 		return at + len(end)
 	}

@@ -31,7 +31,7 @@ func (r *request) readScript(reader *value.CBORReader) bool {
 		return false
 	}
 	r.id = value.Null()
-	var hasID, hasParams, hasBrief, isScript bool
+	var hasID, hasParams, hasHeaders, hasBrief, isScript bool
 	for range fields {
 		name, err := reader.Name()
 		if err != nil {
@@ -53,6 +53,11 @@ func (r *request) readScript(reader *value.CBORReader) bool {
 			var params value.Value
 			params, err = reader.Value()
 			r.params, ok = params.AsObject()
+		case "headers":
+			seen = &hasHeaders
+			var headers value.Value
+			headers, err = reader.Value()
+			r.headers, ok = headersOf(headers)
 		case "brief":
 			seen = &hasBrief
 			var brief value.Value

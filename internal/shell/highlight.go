@@ -3,6 +3,8 @@ package shell
 import (
 	"slices"
 	"strings"
+
+	"github.com/tidemarkdb/tidemark/internal/lang"
 )
 
 // The colours of the terminal.
@@ -53,11 +55,11 @@ func token(text string) (length int, colour string) {
 	c := text[0]
 	switch {
 	case c == '\'' || c == '"' || c == '`':
-		return quoted(text), green
+		return lang.QuotedLength(text), green
 	case strings.HasPrefix(text, "--"), strings.HasPrefix(text, "//"):
-		return through(text, "\n"), dim
+		return lang.LengthThrough(text, "\n"), dim
 	case strings.HasPrefix(text, "/*"):
-		return 2 + through(text[2:], "*/"), dim
+		return 2 + lang.LengthThrough(text[2:], "*/"), dim
 	case '0' <= c && c <= '9':
 		return 1 + span(text[1:], func(c byte) bool { return isWordByte(c) || c == '.' }), magenta
 	case isWordByte(c):
@@ -68,25 +70,6 @@ func token(text string) (length int, colour string) {
 		return length, ""
 	}
 	return 1, ""
-}
-
-func quoted(text string) int {
-	for at := 1; at < len(text); at++ {
-		switch text[at] {
-		case '\\':
-			at++
-		case text[0]:
-			return at + 1
-		}
-	}
-	return len(text)
-}
-
-func through(text, end string) int {
-	if at := strings.Index(text, end); at >= 0 {
-		return at + len(end)
-	}
-	return len(text)
 }
 
 // span is how many bytes a text begins with of which something holds.
