@@ -91,6 +91,10 @@ func (s *Session) readWaiting(e *environment, db *store.Database, x *lang.Read, 
 		if err != nil || len(page.Messages) > 0 || page.Lapsed > 0 || left <= 0 {
 			return page, err
 		}
+		if options.Consumer != "" {
+			// The read has moved the place there, from where others go on.
+			options.After, options.Since = nil, nil
+		}
 	}
 }
 
