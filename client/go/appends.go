@@ -43,22 +43,28 @@ type appends struct {
 	// all that are not done.
 	inFlight, count, bytes int
 	lastOrder              uint64
+	// statements are what appends to a topic says, by the topic: without an
+	// identity and with one.
+	statements map[string][2]string
 }
 
 // pendingAppend is an append that is not done.
 type pendingAppend struct {
+	Call
+	appends *appends
 	ctx     context.Context
 	order   uint64
 	topic   string
 	message NewMessage
-	bytes   int
-	done    func(Message, bool, error)
+	// params are the message, encoded.
+	params []byte
+	done   func(Message, bool, error)
 	// unsure says that it was sent before, with an unknown outcome.
 	unsure bool
 }
 
 func newAppends(p *pool) *appends {
-	a := &appends{pool: p, broken: true}
+	a := &appends{pool: p, broken: true, statements: map[string][2]string{}}
 	a.freed = sync.NewCond(&a.mu)
 	return a
 }
@@ -93,18 +99,18 @@ func (db *remoteDatabase) AppendAsync(ctx context.Context, topic string, message
 // add sends a message, or leaves it in the backlog. It waits while too much is
 // on its way.
 func (a *appends) add(ctx context.Context, topic string, message NewMessage, done func(Message, bool, error)) error {
-	size, err := message.Value.Size()
+	params, err := message.appendParams(make([]byte, 0, typicalParamsBytes))
 	if err != nil {
 		return err
 	}
-	p := &pendingAppend{ctx: ctx, topic: topic, message: message, bytes: size, done: done}
+	p := &pendingAppend{appends: a, ctx: ctx, topic: topic, message: message, params: params, done: done}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.awaitRoom(ctx, size); err != nil {
+	if err := a.awaitRoom(ctx, len(params)); err != nil {
 		return err
 	}
 	a.count++
-	a.bytes += size
+	a.bytes += len(params)
 	a.lastOrder++
 	p.order = a.lastOrder
 	if a.broken {
@@ -146,11 +152,10 @@ func (a *appends) stopped(ctx context.Context) error {
 
 // sendLocked sends an append. Its answer comes from the session's goroutine.
 func (a *appends) sendLocked(p *pendingAppend) {
-	statement, params := appendStatement(p.topic, p.message)
-	r := request{sql: statement, params: params, headers: headersOf(p.ctx), brief: true, page: true}
-	call := &Call{done: make(chan struct{}), then: func(c *Call) { a.answered(p, c) }}
+	r := request{sql: a.statementLocked(p), encoded: p.params, headers: headersOf(p.ctx), brief: true, page: true}
+	p.Call = Call{then: p}
 	a.inFlight++
-	if err := a.session.register(call, r); err != nil {
+	if err := a.session.register(&p.Call, r); err != nil {
 		a.inFlight--
 		if !a.keepLocked(p, err) {
 			a.giveUpLocked(p, err)
@@ -158,19 +163,51 @@ func (a *appends) sendLocked(p *pendingAppend) {
 	}
 }
 
-func appendStatement(topic string, message NewMessage) (statement string, params map[string]value.Value) {
-	statement = "CREATE " + value.QuoteIdentifier(topic)
-	params = map[string]value.Value{"value": message.Value}
-	if !message.Key.IsNone() {
-		statement += ":$key"
-		params["key"] = message.Key
+// maxKeptStatements bounds the statements that are kept.
+const maxKeptStatements = 256
+
+// statementLocked is what an append says.
+func (a *appends) statementLocked(p *pendingAppend) string {
+	kept, found := a.statements[p.topic]
+	if !found {
+		if len(a.statements) == maxKeptStatements {
+			clear(a.statements)
+		}
+		kept = [2]string{createStatement(p.topic, false), createStatement(p.topic, true)}
+		a.statements[p.topic] = kept
 	}
-	return statement + " = $value", params
+	if p.message.Key.IsNone() {
+		return kept[0]
+	}
+	return kept[1]
+}
+
+// createStatement appends $value to a topic, as $key where it is named.
+func createStatement(topic string, named bool) string {
+	statement := "CREATE " + value.QuoteIdentifier(topic)
+	if named {
+		statement += ":$key"
+	}
+	return statement + " = $value"
+}
+
+// typicalParamsBytes is where most messages fit without growing.
+const typicalParamsBytes = 192
+
+// appendParams appends the parameters of the statement that appends a message.
+func (m NewMessage) appendParams(dst []byte) (_ []byte, err error) {
+	if m.Key.IsNone() {
+		dst = value.AppendObjectHead(dst, 1)
+	} else if dst, err = m.Key.AppendCBOR(value.AppendName(value.AppendObjectHead(dst, 2), "key")); err != nil {
+		return dst, err
+	}
+	return m.Value.AppendCBOR(value.AppendName(dst, "value"))
 }
 
 // answered takes the answer to an append.
-func (a *appends) answered(p *pendingAppend, call *Call) {
-	m, appended, err := messageAnswered(call)
+func (p *pendingAppend) answered() {
+	a := p.appends
+	m, appended, err := messageAnswered(&p.Call)
 	a.mu.Lock()
 	a.inFlight--
 	kept := err != nil && a.keepLocked(p, err)
@@ -230,7 +267,7 @@ func (a *appends) finish(p *pendingAppend, m Message, appended bool, err error) 
 	p.done(m, appended, err)
 	a.mu.Lock()
 	a.count--
-	a.bytes -= p.bytes
+	a.bytes -= len(p.params)
 	a.freed.Broadcast()
 	a.mu.Unlock()
 }

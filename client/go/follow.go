@@ -46,7 +46,7 @@ func (s *Session) Follow(ctx context.Context, statement string, params map[strin
 	err := s.outgoing.add(fields)
 	if err == nil {
 		s.announce()
-		s.calls[subscription.id] = call
+		s.calls.add(call)
 		s.follows[subscription.id] = subscription
 	}
 	s.mu.Unlock()

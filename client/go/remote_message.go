@@ -57,21 +57,20 @@ func (m *remoteMessage) read(reader *value.CBORReader) bool {
 			m.encodedID, err = reader.Raw()
 		case "value":
 			m.encoded, err = reader.Raw()
-		default:
-			field := string(name)
+		case "position":
+			n, isInt := reader.Int()
+			m.position, ok = uint64(n), isInt
+		case "deliveries":
+			n, isInt := reader.Int()
+			m.deliveries, ok = uint32(n), isInt
+		case "headers":
 			var v value.Value
 			v, err = reader.Value()
-			n, _ := v.AsInt()
-			switch field {
-			case "position":
-				m.position = uint64(n)
-			case "deliveries":
-				m.deliveries = uint32(n)
-			case "headers":
-				m.headers, _ = v.AsObject()
-			}
+			m.headers, _ = v.AsObject()
+		default:
+			_, err = reader.Raw()
 		}
-		if err != nil {
+		if err != nil || !ok {
 			return false
 		}
 	}
@@ -84,8 +83,7 @@ func readMessages(reader *value.CBORReader) (messages []Message, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	read := make([]remoteMessage, n)
-	messages = make([]Message, n)
+	read, messages := roomFor(n)
 	for i := range read {
 		if !read[i].read(reader) {
 			return nil, false
@@ -93,6 +91,18 @@ func readMessages(reader *value.CBORReader) (messages []Message, ok bool) {
 		messages[i] = Message{&read[i]}
 	}
 	return messages, true
+}
+
+// roomFor is memory for messages; most answers to an append have one.
+func roomFor(n int) ([]remoteMessage, []Message) {
+	if n != 1 {
+		return make([]remoteMessage, n), make([]Message, n)
+	}
+	var one struct {
+		read    [1]remoteMessage
+		message [1]Message
+	}
+	return one.read[:], one.message[:]
 }
 
 // Appended reads the time in an identity that the store made at the commit: a

@@ -73,8 +73,8 @@ func (tx *remoteTx) one(ctx context.Context, statement string, params map[string
 
 // Append appends in the transaction.
 func (tx *remoteTx) Append(ctx context.Context, topic string, message NewMessage) error {
-	statement, params := appendStatement(topic, message)
-	_, err := tx.one(ctx, statement, params)
+	params := map[string]value.Value{"value": message.Value, "key": message.Key}
+	_, err := tx.one(ctx, createStatement(topic, !message.Key.IsNone()), params)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,9 @@ const (
 	// are larger were not measured to be faster.
 	maxFrameRequests = 1024
 	maxFrameBytes    = 256 << 10
+	// maxKeptBytes is the memory for what is to be sent that an idle session
+	// keeps.
+	maxKeptBytes = 1 << 20
 )
 
 // Session is a session on a node. It is safe for concurrent use, but a
@@ -40,7 +44,7 @@ type Session struct {
 	mu sync.Mutex
 	// The following are protected by mu.
 	outgoing outgoing
-	calls    map[int64]*Call
+	calls    calls
 	follows  map[int64]*Subscription
 	// lastID is that of the last request, sentID of the last that may have
 	// reached the node.
@@ -76,7 +80,7 @@ func Dial(ctx context.Context, url string, options Options) (*Session, error) {
 	}
 	// The node bounds what it answers.
 	conn.SetReadLimit(-1)
-	s := &Session{conn: conn, address: address, calls: map[int64]*Call{}, follows: map[int64]*Subscription{}, filled: make(chan struct{}, 1)}
+	s := &Session{conn: conn, address: address, follows: map[int64]*Subscription{}, filled: make(chan struct{}, 1)}
 	carrying, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.done.Go(func() { s.send(carrying) })
@@ -91,10 +95,10 @@ type Call struct {
 	page    bool
 	answers []Answer
 	err     error
-	done    chan struct{}
-	// then, where it is not nil, is told when the call is done, in the order of
-	// the calls of its session.
-	then func(*Call)
+	// done is closed when the call is done; where then is not nil it is told
+	// instead, in the order of the calls of its session.
+	done chan struct{}
+	then interface{ answered() }
 }
 
 // Start sends statements and does not wait for their answers. Calls of one
@@ -122,9 +126,48 @@ func (s *Session) register(call *Call, r request) error {
 	if err := s.outgoing.addRequest(call.id, r); err != nil {
 		return err
 	}
-	s.calls[call.id] = call
+	s.calls.add(call)
 	s.announce()
 	return nil
+}
+
+// calls are those that have no answer, by their ids, which ascend; so they are
+// answered, but for one that a broken node leaves out.
+type calls []*Call
+
+func (c *calls) add(call *Call) { *c = append(*c, call) }
+
+func (c calls) index(id int64) (at int, found bool) {
+	if len(c) > 0 && c[0].id == id {
+		return 0, true
+	}
+	return slices.BinarySearchFunc(c, id, func(call *Call, id int64) int { return cmp.Compare(call.id, id) })
+}
+
+// find is the call of an id, nil where there is none.
+func (c calls) find(id int64) *Call {
+	if at, found := c.index(id); found {
+		return c[at]
+	}
+	return nil
+}
+
+// take removes the call of an id, nil where there is none.
+func (c *calls) take(id int64) *Call {
+	at, found := c.index(id)
+	if !found {
+		return nil
+	}
+	call := (*c)[at]
+	if at > 0 {
+		*c = slices.Delete(*c, at, at+1)
+		return call
+	}
+	(*c)[0] = nil
+	if *c = (*c)[1:]; len(*c) == 0 {
+		*c = nil
+	}
+	return call
 }
 
 // Wait returns the answers, one a statement. A context that ends does not take
@@ -141,10 +184,11 @@ func (c *Call) Wait(ctx context.Context) ([]Answer, error) {
 // finish ends the call. It is called without the session's mu.
 func (c *Call) finish(answers []Answer, err error) {
 	c.answers, c.err = answers, err
-	close(c.done)
 	if c.then != nil {
-		c.then(c)
+		c.then.answered()
+		return
 	}
+	close(c.done)
 }
 
 // Run sends statements and returns their answers, one a statement; that a
@@ -192,6 +236,7 @@ func (s *Session) announce() {
 
 // send sends what is enqueued: what is there together, as arrays.
 func (s *Session) send(ctx context.Context) {
+	var spare outgoing
 	for {
 		select {
 		case <-s.filled:
@@ -200,7 +245,7 @@ func (s *Session) send(ctx context.Context) {
 		}
 		s.mu.Lock()
 		requests := s.outgoing
-		s.outgoing = outgoing{}
+		s.outgoing = spare
 		s.sentID = s.lastID
 		s.mu.Unlock()
 		for !requests.empty() {
@@ -210,13 +255,16 @@ func (s *Session) send(ctx context.Context) {
 				return
 			}
 		}
+		spare = requests.emptied()
 	}
 }
 
 // receive hands out answers and pushes until the connection ends.
 func (s *Session) receive(ctx context.Context) {
+	size := 0
 	for {
-		_, frame, err := s.conn.Read(ctx)
+		frame, err := s.readFrame(ctx, size)
+		size = len(frame)
 		if err != nil {
 			s.lost(err)
 			return
@@ -250,6 +298,33 @@ func (s *Session) receive(ctx context.Context) {
 	}
 }
 
+// readFrame reads a frame into memory of its own: messages share it. Most frames
+// are about as large as the one before.
+func (s *Session) readFrame(ctx context.Context, size int) ([]byte, error) {
+	_, frame, err := s.conn.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const least = 512
+	buffer := make([]byte, 0, min(size, maxFrameBytes)+least)
+	for err == nil {
+		if len(buffer) == cap(buffer) {
+			buffer = slices.Grow(buffer, cap(buffer))
+		}
+		var n int
+		n, err = frame.Read(buffer[len(buffer):cap(buffer)])
+		buffer = buffer[:len(buffer)+n]
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if cap(buffer) > 4*len(buffer) {
+		// Whoever keeps a message must not keep much that is none.
+		buffer = slices.Clone(buffer)
+	}
+	return buffer, nil
+}
+
 // push hands messages to the subscription that they are of.
 func (s *Session) push(follow int64, pushed Page) {
 	s.mu.Lock()
@@ -263,7 +338,7 @@ func (s *Session) push(follow int64, pushed Page) {
 func (s *Session) isPage(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.calls[id]
+	call := s.calls.find(id)
 	return call != nil && call.page
 }
 
@@ -298,8 +373,7 @@ func (s *Session) deliver(v value.Value) error {
 // answer hands answers to the call that waits for them.
 func (s *Session) answer(id int64, answers []Answer) {
 	s.mu.Lock()
-	call := s.calls[id]
-	delete(s.calls, id)
+	call := s.calls.take(id)
 	s.mu.Unlock()
 	if call != nil {
 		call.finish(answers, nil)
@@ -387,12 +461,11 @@ func (s *Session) end(reason error) {
 	}
 	s.ended = reason
 	s.outgoing = outgoing{}
-	calls, follows := slices.Collect(maps.Values(s.calls)), slices.Collect(maps.Values(s.follows))
-	clear(s.calls)
+	calls, follows := s.calls, slices.Collect(maps.Values(s.follows))
+	s.calls = nil
 	clear(s.follows)
 	sentID := s.sentID
 	s.mu.Unlock()
-	slices.SortFunc(calls, func(a, b *Call) int { return cmp.Compare(a.id, b.id) })
 	for _, call := range calls {
 		if call.id > sentID {
 			call.finish(nil, neverSent(reason))

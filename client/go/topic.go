@@ -77,12 +77,12 @@ type appendSettings struct{ key any }
 func WithKey(key any) AppendOption { return func(s *appendSettings) { s.key = key } }
 
 func newMessage(message any, options []AppendOption) (m NewMessage, err error) {
+	if m.Value, err = value.Of(message); err != nil || len(options) == 0 {
+		return m, err
+	}
 	var settings appendSettings
 	for _, option := range options {
 		option(&settings)
-	}
-	if m.Value, err = value.Of(message); err != nil {
-		return m, err
 	}
 	if settings.key != nil {
 		m.Key, err = value.Of(settings.key)

@@ -1,19 +1,45 @@
 package client
 
-import "github.com/tidemarkdb/tidemark/value"
+import (
+	"unicode/utf8"
+
+	"github.com/tidemarkdb/tidemark/value"
+)
 
 // outgoing are encoded requests that wait to be sent.
 type outgoing struct {
+	// encoded are the requests, one behind the other, after room for the head of
+	// a frame.
 	encoded []byte
-	// ends are where each request ends in encoded; begin is where the first
-	// begins.
-	ends  []int
-	begin int
+	// ends are where each request ends in encoded. The first that was not sent is
+	// that of ends[next], and begins at begin.
+	ends        []int
+	next, begin int
+}
+
+// frameHeadBytes is room for the head of an array.
+const frameHeadBytes = 9
+
+// emptied is nothing to send, with the memory of what was sent.
+func (o *outgoing) emptied() outgoing {
+	if cap(o.encoded) > maxKeptBytes {
+		return outgoing{}
+	}
+	return outgoing{encoded: o.encoded[:0], ends: o.ends[:0]}
+}
+
+// buffer is where the next request is appended to.
+func (o *outgoing) buffer() []byte {
+	if len(o.encoded) == 0 {
+		o.encoded = append(o.encoded, make([]byte, frameHeadBytes)...)
+		o.begin = frameHeadBytes
+	}
+	return o.encoded
 }
 
 // add encodes a request.
 func (o *outgoing) add(fields value.Object) error {
-	encoded, err := value.Fields(fields).AppendCBOR(o.encoded)
+	encoded, err := value.Fields(fields).AppendCBOR(o.buffer())
 	return o.added(encoded, err)
 }
 
@@ -21,6 +47,8 @@ func (o *outgoing) add(fields value.Object) error {
 type request struct {
 	sql    string
 	params map[string]value.Value
+	// encoded are the params, where they were encoded already.
+	encoded []byte
 	// headers go with every message that it appends.
 	headers value.Object
 	// brief asks for the answer without the values of the messages appended.
@@ -33,20 +61,27 @@ type request struct {
 // in the order of deterministic CBOR.
 func (o *outgoing) addRequest(id int64, r request) error {
 	fields := 2
-	for _, more := range []bool{r.brief, len(r.params) > 0, len(r.headers) > 0} {
+	for _, more := range [...]bool{r.brief, len(r.params)+len(r.encoded) > 0, len(r.headers) > 0} {
 		if more {
 			fields++
 		}
 	}
-	encoded := value.AppendName(value.AppendObjectHead(o.encoded, fields), "id")
-	encoded, err := value.Int(id).AppendCBOR(encoded)
-	if err == nil {
-		encoded, err = value.String(r.sql).AppendCBOR(value.AppendName(encoded, "sql"))
+	encoded := value.AppendName(value.AppendObjectHead(o.buffer(), fields), "id")
+	encoded = value.AppendName(value.AppendInt(encoded, id), "sql")
+	var err error
+	if utf8.ValidString(r.sql) {
+		encoded = value.AppendName(encoded, r.sql)
+	} else {
+		_, err = value.String(r.sql).AppendCBOR(nil)
 	}
 	if err == nil && r.brief {
 		encoded, err = value.Bool(true).AppendCBOR(value.AppendName(encoded, "brief"))
 	}
-	if err == nil && len(r.params) > 0 {
+	switch {
+	case err != nil:
+	case r.encoded != nil:
+		encoded = append(value.AppendName(encoded, "params"), r.encoded...)
+	case len(r.params) > 0:
 		encoded, err = value.Fields(r.params).AppendCBOR(value.AppendName(encoded, "params"))
 	}
 	if err == nil && len(r.headers) > 0 {
@@ -65,25 +100,30 @@ func (o *outgoing) added(encoded []byte, err error) error {
 	return nil
 }
 
-func (o *outgoing) empty() bool { return len(o.ends) == 0 }
+func (o *outgoing) empty() bool { return o.next == len(o.ends) }
 
-// nextFrame takes the first requests as a frame.
+// nextFrame takes the first requests as a frame, which lasts until the next.
 func (o *outgoing) nextFrame() []byte {
+	waiting := o.ends[o.next:]
 	count := 1
-	for count < len(o.ends) && count < maxFrameRequests && o.ends[count]-o.begin <= maxFrameBytes {
+	for count < len(waiting) && count < maxFrameRequests && waiting[count]-o.begin <= maxFrameBytes {
 		count++
 	}
-	end := o.ends[count-1]
-	frame := value.AppendArrayHead(make([]byte, 0, end-o.begin+5), count)
-	frame = append(frame, o.encoded[o.begin:end]...)
-	o.ends, o.begin = o.ends[count:], end
-	return frame
+	// The head goes where what was sent before has its end.
+	var room [frameHeadBytes]byte
+	head := value.AppendArrayHead(room[:0], count)
+	begin, end := o.begin-len(head), waiting[count-1]
+	copy(o.encoded[begin:], head)
+	o.next, o.begin = o.next+count, end
+	return o.encoded[begin:end]
 }
 
 // reply is the answers to one request.
 type reply struct {
 	id      int64
 	answers []Answer
+	// only is the memory of the answers where there is one.
+	only [1]Answer
 }
 
 // readReplies takes a frame of replies apart piece by piece: what most frames
@@ -109,12 +149,8 @@ func (r *reply) read(reader *value.CBORReader, isPage func(id int64) bool) bool 
 	if n, ok := reader.Object(); !ok || n != 2 || !isNext(reader, "id") {
 		return false
 	}
-	id, err := reader.Value()
-	if err != nil {
-		return false
-	}
 	var ok bool
-	if r.id, ok = id.AsInt(); !ok || !isNext(reader, "answers") {
+	if r.id, ok = reader.Int(); !ok || !isNext(reader, "answers") {
 		return false
 	}
 	n, ok := reader.Array()
@@ -122,7 +158,9 @@ func (r *reply) read(reader *value.CBORReader, isPage func(id int64) bool) bool 
 		return false
 	}
 	page := isPage(r.id)
-	r.answers = make([]Answer, n)
+	if r.answers = r.only[:]; n != 1 {
+		r.answers = make([]Answer, n)
+	}
 	for i := range r.answers {
 		if !r.answers[i].read(reader, page) {
 			return false

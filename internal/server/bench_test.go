@@ -18,28 +18,45 @@ import (
 // BenchmarkPipelinedAppends appends over one WebSocket, 4,096 deep, on a folder
 // with fsync.
 func BenchmarkPipelinedAppends(b *testing.B) {
-	s := dialOnDisk(b)
-	params := map[string]value.Value{"v": value.Fields(value.Object{"text": value.String(string(make([]byte, 100)))})}
-	calls := make(chan *client.Call, 4096)
+	remote, err := client.Connect(b.Context(), serveOnDisk(b), client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = remote.Close() }()
+	db, err := remote.Database(b.Context(), "n", "d")
+	if err != nil {
+		b.Fatal(err)
+	}
+	topic := db.Topic("events")
+	message := value.Fields(value.Object{"text": value.String(string(make([]byte, 100)))})
+	outstanding := make(chan struct{}, 4096)
+	b.ReportAllocs()
 	b.ResetTimer()
-	go func() {
-		for range b.N {
-			calls <- s.Start(`CREATE events = $v`, params)
+	for range b.N {
+		outstanding <- struct{}{}
+		err := topic.AppendAsync(b.Context(), message, func(_ client.Message, _ bool, err error) {
+			if err != nil {
+				b.Error(err)
+			}
+			<-outstanding
+		})
+		if err != nil {
+			b.Fatal(err)
 		}
-		close(calls)
-	}()
-	for call := range calls {
-		answers, err := call.Wait(b.Context())
-		if err != nil || answers[0].Err != nil {
-			b.Fatal(err, answers)
-		}
+	}
+	for range cap(outstanding) {
+		outstanding <- struct{}{}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 }
 
 // BenchmarkFollow pushes a topic that is there already.
 func BenchmarkFollow(b *testing.B) {
-	s := dialOnDisk(b)
+	s, err := client.Dial(b.Context(), serveOnDisk(b), client.Options{Namespace: "n", Database: "d"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
 	rows := make([]value.Value, 1000)
 	for i := range rows {
 		rows[i] = value.Fields(value.Object{"text": value.String(string(make([]byte, 100)))})
@@ -65,7 +82,9 @@ func BenchmarkFollow(b *testing.B) {
 	subscription.Close()
 }
 
-func dialOnDisk(b *testing.B) *client.Session {
+// serveOnDisk serves a store in a folder, and returns where.
+func serveOnDisk(b *testing.B) (url string) {
+	b.Helper()
 	e, err := pebble.Open(b.TempDir(), pebble.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -88,14 +107,9 @@ func dialOnDisk(b *testing.B) *client.Session {
 		b.Fatal(err)
 	}
 	caller.Close()
-	s, err := client.Dial(b.Context(), "ws://"+listener.Addr().String(), client.Options{Namespace: "n", Database: "d"})
-	if err != nil {
-		b.Fatal(err)
-	}
 	b.Cleanup(func() {
-		_ = s.Close()
 		_ = srv.Shutdown(context.Background())
 		_ = st.Close()
 	})
-	return s
+	return "ws://" + listener.Addr().String()
 }

@@ -30,7 +30,7 @@ func FuzzFrames(f *testing.F) {
 		if binary {
 			as = formatCBOR
 		}
-		requests, many, err := decodeFrame(as, frame)
+		requests, many, err := decodeFrame(as, frame, texts{})
 		if err != nil {
 			if len(requests) > 0 {
 				t.Fatal("a frame is refused and has requests")

@@ -83,7 +83,7 @@ func (x *exchange) readBody() (body []byte, release func(), err error) {
 	}
 	control := http.NewResponseController(x.w)
 	_ = control.SetReadDeadline(time.Now().Add(limits.ReadTime))
-	body, release, err = readLimited(x.r.Body, limits.RequestBytes, x.server.requestMemory)
+	body, release, err = readLimited(x.r.Body, limits.RequestBytes, x.server.requestMemory, 0)
 	if err == nil {
 		// The connection is read on meanwhile, to notice that the caller is
 		// gone. After a failure the deadline stays, for the rest of the body.

@@ -11,28 +11,29 @@ import (
 type inbox struct {
 	mu sync.Mutex
 	// The following are protected by mu.
-	requests []received
-	bytes    int
-	ended    bool
+	frames []receivedFrame
+	bytes  int
+	ended  bool
 
 	maxBytes int
 	// filled and drained hold a token when there may be a request, or room.
 	filled, drained chan struct{}
 }
 
-// received is a request, and what is to be done when it was run.
-type received struct {
-	request
-	bytes   int
-	release func()
+// receivedFrame is what was not taken of the requests of a frame, and what is to
+// be done when they were run.
+type receivedFrame struct {
+	requests []request
+	bytes    int
+	release  func()
 }
 
 func newInbox(maxBytes int) *inbox {
 	return &inbox{maxBytes: maxBytes, filled: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
 }
 
-// put adds the requests of a frame, whose bytes and release go with the last of
-// them. It waits for room, and returns false once the inbox has ended.
+// put adds the requests of a frame. release is called once they were run, or
+// none will be. It waits for room, and returns false once the inbox has ended.
 func (i *inbox) put(requests []request, bytes int, release func()) bool {
 	for {
 		i.mu.Lock()
@@ -41,48 +42,43 @@ func (i *inbox) put(requests []request, bytes int, release func()) bool {
 			release()
 			return false
 		}
-		if len(i.requests) == 0 || i.bytes+bytes <= i.maxBytes {
+		if len(i.frames) == 0 || i.bytes+bytes <= i.maxBytes {
 			break
 		}
 		i.mu.Unlock()
 		<-i.drained
 	}
-	for n, r := range requests {
-		item := received{request: r}
-		if n == len(requests)-1 {
-			item.bytes, item.release = bytes, release
-		}
-		i.requests = append(i.requests, item)
-	}
+	i.frames = append(i.frames, receivedFrame{requests, bytes, release})
 	i.bytes += bytes
 	i.mu.Unlock()
 	signal(i.filled)
 	return true
 }
 
-// take removes the next request. more says that others follow it already. It
-// waits for one up to idle, where that is not 0: then idled is true. ok is
-// false once the inbox has ended and is empty.
-func (i *inbox) take(idle time.Duration) (r received, more, idled, ok bool) {
+// taken is a request of an inbox.
+type taken struct {
+	*request
+	// more says that others follow it already.
+	more bool
+	// release, where it is not nil, is to be called when the request was run.
+	release func()
+}
+
+// take removes the next request. It waits for one up to idle, where that is not
+// 0: then idled is true. ok is false once the inbox has ended and is empty.
+func (i *inbox) take(idle time.Duration) (next taken, idled, ok bool) {
 	var timeout <-chan time.Time
 	for {
 		i.mu.Lock()
-		if len(i.requests) > 0 {
-			r = i.requests[0]
-			i.requests[0] = received{}
-			if i.requests = i.requests[1:]; len(i.requests) == 0 {
-				i.requests = nil
-			}
-			i.bytes -= r.bytes
-			more = len(i.requests) > 0
+		if len(i.frames) > 0 {
+			next = i.takeLocked()
 			i.mu.Unlock()
-			signal(i.drained)
-			return r, more, false, true
+			return next, false, true
 		}
 		ended := i.ended
 		i.mu.Unlock()
 		if ended {
-			return r, false, false, false
+			return next, false, false
 		}
 		if idle > 0 && timeout == nil {
 			timer := time.NewTimer(idle)
@@ -92,9 +88,25 @@ func (i *inbox) take(idle time.Duration) (r received, more, idled, ok bool) {
 		select {
 		case <-i.filled:
 		case <-timeout:
-			return r, false, true, true
+			return next, true, true
 		}
 	}
+}
+
+func (i *inbox) takeLocked() taken {
+	first := &i.frames[0]
+	next := taken{request: &first.requests[0]}
+	if first.requests = first.requests[1:]; len(first.requests) == 0 {
+		next.release = first.release
+		i.bytes -= first.bytes
+		*first = receivedFrame{}
+		if i.frames = i.frames[1:]; len(i.frames) == 0 {
+			i.frames = nil
+		}
+		signal(i.drained)
+	}
+	next.more = len(i.frames) > 0
+	return next
 }
 
 // end ends the inbox: what was put before can still be taken.

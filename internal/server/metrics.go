@@ -16,8 +16,10 @@ import (
 // metrics are what the server measures of itself, and at every scrape what
 // INFO tells of topics.
 type metrics struct {
-	registry   *prometheus.Registry
-	requests   *prometheus.HistogramVec
+	registry *prometheus.Registry
+	requests *prometheus.HistogramVec
+	// webSocket is requests' observer of that surface.
+	webSocket  prometheus.Observer
 	statements *prometheus.CounterVec
 	refusals   *prometheus.CounterVec
 	pushed     prometheus.Counter
@@ -44,6 +46,7 @@ func newMetrics(s *Server) *metrics {
 			Help: "Messages that FOLLOW pushed.",
 		}),
 	}
+	m.webSocket = m.requests.WithLabelValues("websocket")
 	m.registry.MustRegister(m.requests, m.statements, m.refusals, m.pushed,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tidemark_sessions",
@@ -73,11 +76,18 @@ func (m *metrics) requested(surface string, took time.Duration) {
 
 // count counts a statement of a script.
 func (m *metrics) count(script *lang.Script, statement lang.Statement, answer session.Answer) {
-	outcome := "ok"
+	outcome := succeeded
 	if answer.Err != nil {
 		outcome = string(answer.Err.Kind)
 	}
-	m.statements.WithLabelValues(firstWord(script.Source[statement.Span().Start:]), outcome).Inc()
+	m.counter(script, statement, outcome).Inc()
+}
+
+// succeeded is the outcome of a statement without an error.
+const succeeded = "ok"
+
+func (m *metrics) counter(script *lang.Script, statement lang.Statement, outcome string) prometheus.Counter {
+	return m.statements.WithLabelValues(firstWord(script.Source[statement.Span().Start:]), outcome)
 }
 
 // firstWord is the word that a statement begins with, of which there are few.

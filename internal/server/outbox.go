@@ -42,7 +42,8 @@ type outbox struct {
 type reply struct {
 	id       value.Value
 	finished bool
-	// answers is the answer as it is sent; nil where answer makes the only one.
+	// answers are the answers as they are sent; nil where answer makes the only
+	// one.
 	answers *list
 	answer  func() session.Answer
 }

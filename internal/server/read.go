@@ -13,16 +13,28 @@ import (
 // may hold that much.
 const smallRequestBytes = 64 << 10
 
+// maxExpectedBytes bounds the memory for a frame that is taken before it arrives.
+const maxExpectedBytes = 256 << 10
+
 // readLimited reads all of a body or frame. What is past the first 64 KiB is
 // taken out of what all requests may hold together, step by step as it arrives,
-// so that announcing much costs nobody anything; release gives it back.
+// so that announcing much costs nobody anything; release gives it back. Only
+// what was as large before is expected to be so again.
 //
 // It returns fault.TooLarge past the limit, and fault.Unavailable where too
 // much is held already.
-func readLimited(r io.Reader, limit int64, memory *semaphore.Weighted) (body []byte, release func(), err error) {
+func readLimited(r io.Reader, limit int64, memory *semaphore.Weighted, expected int) (body []byte, release func(), err error) {
 	var held int64
 	release = func() { memory.Release(held) }
-	body = make([]byte, 0, 1024)
+	room := min(max(expected, 1024), maxExpectedBytes)
+	if more := int64(room); more > smallRequestBytes {
+		if memory.TryAcquire(more) {
+			held = more
+		} else {
+			room = smallRequestBytes
+		}
+	}
+	body = make([]byte, 0, room)
 	for {
 		n, err := r.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
@@ -33,11 +34,15 @@ type connection struct {
 	log    *slog.Logger
 
 	session *session.Session
-	// scripts are those that were parsed, by their text; only run uses them.
-	scripts map[string]*lang.Script
+	// texts are the scripts that were received; only read uses them. scripts are
+	// those that were parsed, by their text; only run uses them.
+	texts   texts
+	scripts map[string]*parsedScript
 
 	inbox  *inbox
 	outbox *outbox
+	// spare is memory for frames of answers; only write uses it.
+	spare []byte
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -93,7 +98,9 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	conn.SetReadLimit(-1)
 	c := &connection{
 		server: s, conn: conn, log: x.log, session: caller,
-		scripts: map[string]*lang.Script{},
+		texts:   texts{},
+		scripts: map[string]*parsedScript{},
+		spare:   make([]byte, listRoom),
 		inbox:   newInbox(int(s.limits.RequestBytes)),
 		outbox:  newOutbox(s.limits.Pipelined, int(s.limits.AnswerBytes)),
 	}
@@ -181,6 +188,7 @@ const maxCloseReason = 123
 // read receives frames until the connection or the session ends.
 func (c *connection) read() {
 	defer c.inbox.end()
+	expected := 0
 	for {
 		c.reading.Store(true)
 		kind, frame, err := c.conn.Reader(c.ctx)
@@ -195,7 +203,7 @@ func (c *connection) read() {
 		slow := time.AfterFunc(c.server.limits.ReadTime, func() {
 			c.closing(websocket.StatusPolicyViolation, "read_time", fault.New(fault.Timeout, "a frame did not arrive within %s", c.server.limits.ReadTime))
 		})
-		body, release, err := readLimited(frame, c.server.limits.RequestBytes, c.server.requestMemory)
+		body, release, err := readLimited(frame, c.server.limits.RequestBytes, c.server.requestMemory, expected)
 		slow.Stop()
 		c.reading.Store(false)
 		c.heard.Store(true)
@@ -210,6 +218,8 @@ func (c *connection) read() {
 			c.cancel()
 			return
 		}
+		// A little more, so that the end is found without growing.
+		expected = len(body) + len(body)/8
 		c.receive(body, release)
 	}
 }
@@ -217,7 +227,7 @@ func (c *connection) read() {
 // receive takes a frame apart. Words on a FOLLOW that is open are heeded at
 // once; everything else waits for its turn.
 func (c *connection) receive(body []byte, release func()) {
-	requests, many, err := decodeFrame(c.format, body)
+	requests, many, err := decodeFrame(c.format, body, c.texts)
 	if many {
 		c.takesArrays.Store(true)
 	}
@@ -271,7 +281,7 @@ func (c *connection) run() {
 		if c.session.InTransaction() {
 			idle = limits.TransactionIdle
 		}
-		r, more, idled, ok := c.inbox.take(idle)
+		next, idled, ok := c.inbox.take(idle)
 		if !ok {
 			return
 		}
@@ -280,20 +290,20 @@ func (c *connection) run() {
 			c.session.Abandon(fault.New(fault.Timeout, "it was left alone for %s, which is the limit, and was rolled back", limits.TransactionIdle))
 			continue
 		}
-		c.handle(r.request, more)
-		if r.release != nil {
-			r.release()
+		c.handle(next.request, next.more)
+		if next.release != nil {
+			next.release()
 		}
 	}
 }
 
 // handle runs one request. more says that others wait behind it.
-func (c *connection) handle(r request, more bool) {
+func (c *connection) handle(r *request, more bool) {
 	if c.ctx.Err() != nil {
 		return // There is nobody to answer.
 	}
 	if !r.follow.IsNone() {
-		c.heedInTurn(r)
+		c.heedInTurn(*r)
 		return
 	}
 	reply := c.outbox.reserve(r.id)
@@ -321,9 +331,9 @@ func (c *connection) handle(r request, more bool) {
 		refuse(errShuttingDown)
 		return
 	}
-	script, err := c.parse(r.sql)
+	parsed, err := c.parse(r.sql)
 	if err == nil {
-		err = c.server.checkStatements(script)
+		err = c.server.checkStatements(parsed.script)
 	}
 	if err != nil {
 		refuse(err)
@@ -334,18 +344,23 @@ func (c *connection) handle(r request, more bool) {
 		refuse(err)
 		return
 	}
-	if c.startAppend(ctx, reply, script, r, more, end) {
+	if c.startAppend(ctx, reply, parsed, r, more, end) {
 		return
 	}
 	defer end()
 	c.outbox.awaitAlone()
+	if r.params, err = r.values(); err != nil {
+		refuse(err)
+		return
+	}
+	script := parsed.script
 	if x, ok := followOf(script); ok {
-		c.startFollow(reply, r, script, x)
+		c.startFollow(reply, *r, script, x)
 		return
 	}
 	started := time.Now()
 	answers := c.server.runScript(ctx, c.session, script, r.params, c.format)
-	c.server.metrics.requested("websocket", time.Since(started))
+	c.server.metrics.webSocket.Observe(time.Since(started).Seconds())
 	c.outbox.finish(reply, answers)
 }
 
@@ -353,20 +368,19 @@ func (c *connection) handle(r request, more bool) {
 // behind it or are on their way: so they share commits. An append that is alone
 // is spared the detour, unless it asks for a brief answer. end is called when it
 // is answered.
-func (c *connection) startAppend(ctx context.Context, reply *reply, script *lang.Script, r request, more bool, end func()) bool {
-	if len(script.Statements) != 1 || !more && !r.brief && c.outbox.isAlone() {
+func (c *connection) startAppend(ctx context.Context, reply *reply, parsed *parsedScript, r *request, more bool, end func()) bool {
+	if len(parsed.script.Statements) != 1 || !more && !r.brief && c.outbox.isAlone() {
 		return false
 	}
-	started := time.Now()
-	statement := script.Statements[0]
-	return c.session.StartAppend(ctx, script, r.params, func(answer func() session.Answer) {
+	started, brief := time.Now(), r.brief
+	return c.session.StartAppend(ctx, parsed.script, r.params, r.passed, func(appended session.Appended) {
 		c.outbox.finishLater(reply, func() session.Answer {
-			answer := answer()
-			if r.brief {
+			answer := appended.Answer()
+			if brief {
 				answer = answer.Brief()
 			}
-			c.server.metrics.count(script, statement, answer)
-			c.server.metrics.requested("websocket", time.Since(started))
+			parsed.count(answer)
+			c.server.metrics.webSocket.Observe(time.Since(started).Seconds())
 			end()
 			return answer
 		})
@@ -379,21 +393,45 @@ const (
 	maxKeptScriptBytes = 4 << 10
 )
 
+// parsedScript is a script, and the count of its first statement that succeeded,
+// once it is known.
+type parsedScript struct {
+	script    *lang.Script
+	metrics   *metrics
+	succeeded prometheus.Counter
+}
+
+// count counts the answer to the script's only statement.
+func (p *parsedScript) count(answer session.Answer) {
+	if answer.Err != nil {
+		p.metrics.count(p.script, p.script.Statements[0], answer)
+		return
+	}
+	p.succeeded.Inc()
+}
+
 // parse parses a script, or finds the one of the same text: clients that pass
 // values as parameters send few texts.
-func (c *connection) parse(source string) (*lang.Script, error) {
-	if script := c.scripts[source]; script != nil {
-		return script, nil
+func (c *connection) parse(source string) (*parsedScript, error) {
+	if parsed := c.scripts[source]; parsed != nil {
+		return parsed, nil
 	}
 	script, err := lang.Parse(source)
-	if err != nil || len(source) > maxKeptScriptBytes {
-		return script, err
+	if err != nil {
+		return nil, err
+	}
+	parsed := &parsedScript{script: script, metrics: c.server.metrics}
+	if len(script.Statements) > 0 {
+		parsed.succeeded = c.server.metrics.counter(script, script.Statements[0], succeeded)
+	}
+	if len(source) > maxKeptScriptBytes {
+		return parsed, nil
 	}
 	if len(c.scripts) >= maxKeptScripts {
 		clear(c.scripts)
 	}
-	c.scripts[source] = script
-	return script, nil
+	c.scripts[source] = parsed
+	return parsed, nil
 }
 
 // The bounds of what is sent at once: a frame of answers holds at least one and
@@ -401,6 +439,8 @@ func (c *connection) parse(source string) (*lang.Script, error) {
 const (
 	maxFrameReplies = 1024
 	maxFrameBytes   = 256 << 10
+	// maxSpareBytes is what a session that answers nothing keeps for answers.
+	maxSpareBytes = 512 << 10
 )
 
 // write sends what the outbox has until that is done or the connection ends.
@@ -435,11 +475,11 @@ func (c *connection) write() {
 
 // writeReplies sends replies: together, to a client that takes arrays.
 func (c *connection) writeReplies(replies []*reply) error {
-	frame := list{format: c.format}
+	frame := list{format: c.format, elements: c.spare[:listRoom]}
 	size := 0
 	for i, r := range replies {
 		frame.next()
-		frame.elements = c.appendReply(frame.elements, r)
+		frame.elements = r.append(c.format, frame.elements)
 		if r.answers != nil {
 			size += len(r.answers.elements)
 		}
@@ -447,28 +487,21 @@ func (c *connection) writeReplies(replies []*reply) error {
 		if c.takesArrays.Load() && len(frame.elements) < maxFrameBytes && i < len(replies)-1 {
 			continue
 		}
-		whole := frame.elements
+		whole := frame.elements[listRoom:]
 		if c.takesArrays.Load() {
-			whole = frame.appendTo(make([]byte, 0, len(frame.elements)+16))
+			whole = frame.enclosed()
 		}
 		err := c.writeFrame(whole)
 		c.outbox.sent(size)
 		if err != nil {
 			return err
 		}
-		frame.count, frame.elements, size = 0, frame.elements[:0], 0
+		frame.count, frame.elements, size = 0, frame.elements[:listRoom], 0
+	}
+	if cap(frame.elements) <= maxSpareBytes {
+		c.spare = frame.elements
 	}
 	return nil
-}
-
-func (c *connection) appendReply(dst []byte, r *reply) []byte {
-	answers := r.answers
-	if answers == nil {
-		answers = &list{format: c.format}
-		answers.next()
-		answers.elements = appendAnswer(c.format, nil, r.answer())
-	}
-	return appendReply(c.format, dst, r.id, answers)
 }
 
 func (c *connection) writeFrame(frame []byte) error {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"math"
 
 	"github.com/tidemarkdb/tidemark/fault"
@@ -38,6 +39,8 @@ type request struct {
 	id     value.Value
 	sql    string
 	params map[string]value.Value
+	// passed is a parameter that is not among params yet.
+	passed session.Passed
 	// headers are those of every message that the script appends.
 	headers store.Headers
 	// brief says that a lone append is answered without its value.
@@ -59,9 +62,9 @@ const maxFrameRequests = 16_384
 // decodeFrame takes a frame apart. many says that it is an array. A request
 // that is none is among the requests, to be answered in its turn; an error is
 // that of a frame which is nothing at all.
-func decodeFrame(f format, frame []byte) (requests []request, many bool, err error) {
+func decodeFrame(f format, frame []byte, kept texts) (requests []request, many bool, err error) {
 	if f == formatCBOR {
-		if requests, many, ok := readScripts(frame); ok {
+		if requests, many, ok := readScripts(frame, kept); ok {
 			return requests, many, nil
 		}
 	}
@@ -152,6 +155,23 @@ func (r *request) read(fields value.Object) error {
 	return nil
 }
 
+// values are the parameters, all of them decoded.
+func (r *request) values() (map[string]value.Value, error) {
+	if r.passed.Encoded == nil {
+		return r.params, nil
+	}
+	v, err := value.DecodeCBOR(r.passed.Encoded)
+	if err != nil {
+		return nil, err
+	}
+	values := maps.Clone(r.params)
+	if values == nil {
+		values = map[string]value.Value{}
+	}
+	values[r.passed.Name] = v
+	return values, nil
+}
+
 // maxCredit is how far a subscriber may be ahead; what is pushed at once is
 // bounded apart from it.
 const maxCredit = math.MaxInt32
@@ -235,6 +255,40 @@ func (l *list) appendTo(dst []byte) []byte {
 	dst = append(dst, '[')
 	dst = append(dst, l.elements...)
 	return append(dst, ']')
+}
+
+// listRoom is what enclosed needs before the elements.
+const listRoom = 9
+
+// enclosed is the whole array of a list whose elements begin at listRoom, in its
+// memory.
+func (l *list) enclosed() []byte {
+	var room [listRoom]byte
+	head := append(room[:0], '[')
+	if l.format == formatCBOR {
+		head = value.AppendArrayHead(room[:0], l.count)
+	} else {
+		l.elements = append(l.elements, ']')
+	}
+	begin := listRoom - len(head)
+	copy(l.elements[begin:], head)
+	return l.elements[begin:]
+}
+
+// append appends the reply.
+func (r *reply) append(f format, dst []byte) []byte {
+	if r.answers != nil {
+		return appendReply(f, dst, r.id, r.answers)
+	}
+	answer := r.answer()
+	if f == formatCBOR {
+		dst = value.AppendName(value.AppendObjectHead(dst, 2), "id")
+		dst = value.AppendName(appendValue(f, dst, r.id), "answers")
+		return appendAnswer(f, value.AppendArrayHead(dst, 1), answer)
+	}
+	dst = appendValue(f, append(dst, `{"id":`...), r.id)
+	dst = appendAnswer(f, append(dst, `,"answers":[`...), answer)
+	return append(dst, "]}"...)
 }
 
 // appendReply appends {"id":…,"answers":[…]}.

@@ -85,6 +85,9 @@ func failed(err error) Answer { return Answer{Err: fault.Of(err)} }
 // AppendCBOR appends the answer as the binary wire has it: the same fields as
 // JSON, every value as itself.
 func (a Answer) AppendCBOR(dst []byte) ([]byte, error) {
+	if a.Err == nil && a.messages != nil {
+		return a.appendMessages(dst)
+	}
 	fields := value.Object{"ok": value.Bool(a.Err == nil)}
 	if a.Err != nil {
 		fields["error"] = value.Fields(value.Object{
@@ -92,9 +95,6 @@ func (a Answer) AppendCBOR(dst []byte) ([]byte, error) {
 			"message": value.String(a.Err.Message),
 		})
 		return value.Fields(fields).AppendCBOR(dst)
-	}
-	if a.messages != nil {
-		return a.appendMessages(dst)
 	}
 	fields["answer"] = a.Value
 	if a.Value.IsNone() {
@@ -123,7 +123,7 @@ func (a Answer) appendMessages(dst []byte) ([]byte, error) {
 	if dst, err = a.AppendMessages(dst); err != nil || a.Lapsed == 0 {
 		return dst, err
 	}
-	return value.Int(int64(a.Lapsed)).AppendCBOR(value.AppendName(dst, "lapsed"))
+	return value.AppendInt(value.AppendName(dst, "lapsed"), int64(a.Lapsed)), nil
 }
 
 // AppendMessages appends the array of the messages that the answer passes on.

@@ -16,6 +16,7 @@ type environment struct {
 	ctx    context.Context
 	store  *store.Store
 	params map[string]value.Value
+	passed Passed
 	limits Limits
 	// now is the time of the statement, the same for all of it; read when it
 	// is first asked for.
@@ -119,6 +120,9 @@ func (e *environment) evaluateAll(expressions []lang.Expression) ([]value.Value,
 
 func (e *environment) param(name string) (value.Value, error) {
 	v, ok := e.params[name]
+	if !ok && e.passed.is(name) {
+		return value.DecodeCBOR(e.passed.Encoded)
+	}
 	if !ok {
 		return value.None(), fault.New(fault.InvalidClause, "no value was given for parameter $%s", name)
 	}

@@ -9,17 +9,49 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
+// Passed is a parameter of a script as the client encoded it: a topic takes it
+// without its being decoded. The zero value is none.
+type Passed struct {
+	Name string
+	// Encoded is as value.CBORReader.Stored reads it.
+	Encoded []byte
+}
+
+func (p Passed) is(name string) bool { return p.Encoded != nil && p.Name == name }
+
+// Appended is what became of a script that StartAppend began.
+type Appended struct {
+	messages []store.Message
+	err      error
+	passOn   bool
+}
+
+// Answer is the answer to the script's statement.
+func (a Appended) Answer() Answer {
+	if a.err != nil {
+		return failed(a.err)
+	}
+	answer := Answer{messages: a.messages}
+	if a.passOn && len(a.messages) > 0 {
+		return answer
+	}
+	answer, err := answer.decoded()
+	if err != nil {
+		return failed(err)
+	}
+	return answer
+}
+
 // StartAppend begins a script that is a single CREATE or INSERT into a topic,
 // outside a transaction, and does not wait for its commit: so a caller who has
 // more to append shares one sync among all of it. It reports false, and has
 // done nothing, for every other script; Run is for those.
 //
-// done is called once, from any goroutine, with a function that makes the
-// answer; it must return soon, since other callers' answers wait for it. What
-// one session starts is appended in the order of the calls. Whatever else the
-// session is to run waits until all that was started is done, so that it sees
-// it.
-func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params map[string]value.Value, done func(answer func() Answer)) bool {
+// done is called once, from any goroutine; it must return soon, since other
+// callers' answers wait for it. What one session starts is appended in the order
+// of the calls. Whatever else the session is to run waits until all that was
+// started is done, so that it sees it.
+func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params map[string]value.Value, passed Passed, done func(Appended)) bool {
 	if len(script.Statements) != 1 || s.tx != nil {
 		return false
 	}
@@ -35,36 +67,19 @@ func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params m
 	if isTopic, err := s.isTopic(ctx, table); err != nil || !isTopic {
 		return false
 	}
-	e := &environment{ctx: ctx, store: s.store, params: params, limits: s.limits}
-	refuse := func(err error) {
-		answer := failed(err)
-		done(func() Answer { return answer })
-	}
-	rows, err := e.rowsOf(statement)
+	e := &environment{ctx: ctx, store: s.store, params: params, passed: passed, limits: s.limits}
+	messages, err := e.messagesOf(statement)
 	if err != nil {
-		refuse(err)
+		done(Appended{err: err})
 		return true
 	}
 	// What the session is by then is nobody's to look at.
 	passOn := s.passOn
 	err = s.database.AppendAsync(ctx, table, func(appended []store.Message, err error) {
-		done(func() Answer {
-			if err != nil {
-				return failed(err)
-			}
-			answer := Answer{messages: appended}
-			if passOn && len(appended) > 0 {
-				return answer
-			}
-			answer, err = answer.decoded()
-			if err != nil {
-				return failed(err)
-			}
-			return answer
-		})
-	}, messagesOf(rows)...)
+		done(Appended{appended, err, passOn})
+	}, messages...)
 	if err != nil {
-		refuse(err)
+		done(Appended{err: err})
 	}
 	return true
 }
@@ -80,14 +95,15 @@ func appendsTo(statement lang.Statement) (table string, ok bool) {
 	return "", false
 }
 
-// rowsOf are the rows that a CREATE or an INSERT writes.
-func (e *environment) rowsOf(statement lang.Statement) ([]newRow, error) {
+// messagesOf are the messages that a CREATE or an INSERT appends.
+func (e *environment) messagesOf(statement lang.Statement) ([]store.NewMessage, error) {
 	switch x := statement.(type) {
 	case *lang.Create:
 		row, err := e.createdRow(x)
-		return []newRow{row}, err
+		return []store.NewMessage{row.message()}, err
 	case *lang.Insert:
-		return e.insertedRows(x)
+		rows, err := e.insertedRows(x)
+		return messagesOf(rows), err
 	}
 	return nil, fault.New(fault.Internal, "not a statement that creates rows: %s", statement)
 }

@@ -15,7 +15,12 @@ type writer func(ctx context.Context, table *store.Table, key, v value.Value) (s
 
 // newRow is a row that a statement writes: its key, none for one that the
 // store generates, and what it holds.
-type newRow struct{ key, content value.Value }
+type newRow struct {
+	key, content value.Value
+	// encoded is what a row of a topic holds, where the client encoded it; see
+	// Passed.
+	encoded []byte
+}
 
 func (s *Session) create(e *environment, x *lang.Create) (Answer, error) {
 	row, err := e.createdRow(x)
@@ -29,6 +34,10 @@ func (s *Session) create(e *environment, x *lang.Create) (Answer, error) {
 func (e *environment) createdRow(x *lang.Create) (row newRow, err error) {
 	if row.key, err = e.key(x.Target); err != nil {
 		return row, err
+	}
+	if p, ok := x.Value.(*lang.Parameter); ok && e.passed.is(p.Name) {
+		row.encoded = e.passed.Encoded
+		return row, nil
 	}
 	row.content, err = e.evaluate(x.Value)
 	return row, err
@@ -154,11 +163,16 @@ func (s *Session) append(ctx context.Context, topicName string, rows []newRow) (
 	return s.messagesAnswer(appended)
 }
 
+// message is a row as a message to append.
+func (r newRow) message() store.NewMessage {
+	return store.NewMessage{Key: r.key, Value: r.content, Encoded: r.encoded}
+}
+
 // messagesOf are rows as messages to append.
 func messagesOf(rows []newRow) []store.NewMessage {
 	messages := make([]store.NewMessage, len(rows))
 	for i, row := range rows {
-		messages[i] = store.NewMessage{Key: row.key, Value: row.content}
+		messages[i] = row.message()
 	}
 	return messages
 }

@@ -14,6 +14,27 @@ import (
 type NewMessage struct {
 	Key   value.Value
 	Value value.Value
+	// Encoded, where it is not nil, is the value as value.CBORReader.Stored
+	// reads it, and Value is not looked at. It is not changed, and kept until
+	// the message is answered.
+	Encoded []byte
+}
+
+// encode appends the value as it is stored, which may nest levels deeper than
+// another's.
+func (m NewMessage) encode(levels int) ([]byte, error) {
+	if m.Encoded != nil {
+		return m.Encoded, nil
+	}
+	return m.Value.AppendStored(make([]byte, 0, typicalMessageBytes), levels)
+}
+
+// decode is the value.
+func (m NewMessage) decode() (value.Value, error) {
+	if m.Encoded != nil {
+		return value.DecodeCBOR(m.Encoded)
+	}
+	return m.Value, nil
 }
 
 // Append appends messages to a topic in one commit of their own, all or none,
@@ -108,7 +129,7 @@ func (r *appendRequest) prepare(ctx context.Context, catalog *Catalog, messages 
 	headers := headersOf(ctx)
 	for i, message := range messages {
 		prepared := r.messages[i]
-		if *prepared, err = prepareValue(table, message.Key, message.Value, 0); err != nil {
+		if *prepared, err = prepareMessage(table, message, 0); err != nil {
 			return err
 		}
 		prepared.headers = headers
@@ -124,34 +145,32 @@ func (r *appendRequest) prepare(ctx context.Context, catalog *Catalog, messages 
 const typicalMessageBytes = 192
 
 // prepareMessage encodes a message and checks what its topic's definition alone
-// can refuse: its size, its key, its deduplication key.
-func prepareMessage(table *Table, key, v value.Value) (*newMessage, error) {
-	m, err := prepareValue(table, key, v, 0)
-	return &m, err
-}
-
-// levels is how much deeper than another value this one may nest.
-func prepareValue(table *Table, key, v value.Value, levels int) (m newMessage, err error) {
-	m.encoded, err = v.AppendStored(make([]byte, 0, typicalMessageBytes), levels)
-	if err != nil {
+// can refuse: its size, its key, its deduplication key. levels is how much
+// deeper than another value this one may nest.
+func prepareMessage(table *Table, message NewMessage, levels int) (m newMessage, err error) {
+	if m.encoded, err = message.encode(levels); err != nil {
 		return m, err
 	}
 	if err := topic.CheckMaxBytes(table.Name, table.Topic, len(m.encoded)); err != nil {
 		return m, err
 	}
 	if deduplicate := table.Topic.Deduplicate; deduplicate != nil {
+		v, err := message.decode()
+		if err != nil {
+			return m, err
+		}
 		if m.deduplication, err = deduplicate.Key(table.Name, v); err != nil {
 			return m, err
 		}
 	}
-	if key.IsNone() {
+	if message.Key.IsNone() {
 		return m, nil
 	}
-	if err := CheckKey(table.Name, key); err != nil {
+	if err := CheckKey(table.Name, message.Key); err != nil {
 		return m, err
 	}
-	m.key = key
-	m.namedKey, err = value.AppendKey(nil, key)
+	m.key = message.Key
+	m.namedKey, err = value.AppendKey(nil, message.Key)
 	return m, err
 }
 

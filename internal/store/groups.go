@@ -409,7 +409,7 @@ func (s *sealing) deadLetter(table *Table, definition *Group, given topic.GiveUp
 	if given.Reason != "" {
 		letter["reason"] = value.String(given.Reason)
 	}
-	message, err := prepareValue(target, value.None(), value.Fields(letter), letterLevels)
+	message, err := prepareMessage(target, NewMessage{Value: value.Fields(letter)}, letterLevels)
 	if err != nil {
 		return err, nil
 	}

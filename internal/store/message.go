@@ -79,9 +79,13 @@ func (m Message) AppendCBOR(dst []byte, brief bool) ([]byte, error) {
 		}
 	}
 	dst = value.AppendName(value.AppendObjectHead(dst, fields), "id")
-	dst, err := value.Record(m.ID()).AppendCBOR(dst)
-	if err != nil {
-		return dst, err
+	if m.namedKey == nil {
+		dst = value.AppendRecordUUID(dst, m.Topic(), sealedIdentity(m.table.ID, m.Position, m.Appended()))
+	} else {
+		var err error
+		if dst, err = value.Record(m.ID()).AppendCBOR(dst); err != nil {
+			return dst, err
+		}
 	}
 	if !brief {
 		dst = append(value.AppendName(dst, "value"), m.encoded...)
@@ -90,14 +94,12 @@ func (m Message) AppendCBOR(dst []byte, brief bool) ([]byte, error) {
 		dst = append(value.AppendName(dst, "headers"), m.headers...)
 	}
 	if m.Position != 0 {
-		if dst, err = value.Int(int64(m.Position)).AppendCBOR(value.AppendName(dst, "position")); err != nil {
-			return dst, err
-		}
+		dst = value.AppendInt(value.AppendName(dst, "position"), int64(m.Position))
 	}
-	if m.Deliveries == 0 {
-		return dst, nil
+	if m.Deliveries != 0 {
+		dst = value.AppendInt(value.AppendName(dst, "deliveries"), int64(m.Deliveries))
 	}
-	return value.Int(int64(m.Deliveries)).AppendCBOR(value.AppendName(dst, "deliveries"))
+	return dst, nil
 }
 
 // cborUndefined is the encoding of none, which is no field of an object.

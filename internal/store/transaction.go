@@ -309,10 +309,11 @@ func (tx *Tx) Append(ctx context.Context, table *Table, key, v value.Value) (mes
 	if err := tx.run(ctx); err != nil {
 		return Message{}, false, err
 	}
-	m, err := prepareMessage(table, key, v)
+	prepared, err := prepareMessage(table, NewMessage{Key: key, Value: v}, 0)
 	if err != nil {
 		return Message{}, false, err
 	}
+	m := &prepared
 	m.headers = headersOf(ctx)
 	published, err := tx.published(table, m)
 	if err != nil || published {
