@@ -276,25 +276,40 @@ func (a *appends) finish(p *pendingAppend, m Message, appended bool, err error) 
 // appended under it.
 func (a *appends) lookUp(p *pendingAppend, taken error) {
 	db := &remoteDatabase{pool: a.pool}
-	var answer Answer
-	err := db.again(p.ctx, func(s *Session) (err error) {
-		answer, err = s.one(p.ctx, "SELECT * FROM "+value.QuoteIdentifier(p.topic)+":$key", map[string]value.Value{"key": p.message.Key})
-		return err
+	var found []Message
+	err := db.again(p.ctx, func(s *Session) error {
+		answer, err := s.one(p.ctx, "SELECT * FROM "+value.QuoteIdentifier(p.topic)+":$key", map[string]value.Value{"key": p.message.Key})
+		if err != nil {
+			return err
+		}
+		rows, _ := answer.Value.AsArray()
+		found = messagesOf(rows)
+		if len(found) == 0 {
+			return nil
+		}
+		// As a message it tells when it was appended.
+		page, err := s.read(p.ctx, p.topic, ReadRequest{After: found[0].Position() - 1, Limit: 1})
+		switch {
+		case nodeWasLost(err):
+			return err
+		case err == nil && len(page.Messages) == 1 && page.Messages[0].Position() == found[0].Position():
+			found = page.Messages
+		}
+		return nil
 	})
-	rows, _ := answer.Value.AsArray()
 	switch {
 	case err != nil:
 		a.finish(p, Message{}, false, outcomeUnknown(err))
-	case len(rows) == 1 && value.Equal(contentOf(rows[0]), p.message.Value):
-		a.finish(p, messageOf(rows[0]), true, nil)
+	case len(found) == 1 && holds(found[0], p.message.Value):
+		a.finish(p, found[0], true, nil)
 	default:
 		a.finish(p, Message{}, false, taken)
 	}
 }
 
-func contentOf(row value.Value) value.Value {
-	fields, _ := row.AsObject()
-	return fields["value"]
+func holds(m Message, content value.Value) bool {
+	held, err := m.Value()
+	return err == nil && value.Equal(held, content)
 }
 
 // reopenLocked opens another session once everything on its way is decided and

@@ -31,7 +31,7 @@ type Subscription struct {
 func (s *Session) Follow(ctx context.Context, statement string, params map[string]value.Value, window int) (*Subscription, error) {
 	subscription := &Subscription{session: s, window: int64(window), arrived: make(chan struct{}, 1)}
 	call := &Call{done: make(chan struct{})}
-	fields := value.Object{"sql": value.String(statement), "credit": value.Int(int64(window))}
+	fields := value.Object{"sql": value.String(statement), "credit": value.Int(int64(window)), "times": value.Bool(true)}
 	if len(params) > 0 {
 		fields["params"] = value.Fields(params)
 	}

@@ -212,7 +212,7 @@ func TestANamedAppendWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			n := newScripted(t, func(h heard) told {
 				switch {
-				case h.begins("SELECT"):
+				case h.begins("SELECT"), h.begins("READ"):
 					return messages(row(value.String("k"), value.Int(7), c.held))
 				case len(h.params) > 0 && h.connection <= 3: // the search, the database, the first sending
 					return told{cut: true}

@@ -140,7 +140,12 @@ func (db *remoteDatabase) finish(s *Session, err error) {
 
 // run sends statements. A node that cannot do them now is as one that is lost.
 func (s *Session) run(ctx context.Context, script string, params map[string]value.Value) ([]Answer, error) {
-	answers, err := s.Run(ctx, script, params)
+	return s.runRequest(ctx, request{sql: script, params: params})
+}
+
+func (s *Session) runRequest(ctx context.Context, r request) ([]Answer, error) {
+	r.headers = headersOf(ctx)
+	answers, err := s.start(r).Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +249,7 @@ func (db *remoteDatabase) Read(ctx context.Context, topic string, request ReadRe
 
 func (s *Session) read(ctx context.Context, topic string, asked ReadRequest) (Page, error) {
 	statement, params := readStatement(topic, asked)
-	answers, err := s.start(request{sql: statement, params: params, headers: headersOf(ctx), page: true}).Wait(ctx)
+	answers, err := s.runRequest(ctx, request{sql: statement, params: params, page: true})
 	answer, err := onlyAnswer(answers, err)
 	return answer.page(), err
 }

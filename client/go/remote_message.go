@@ -11,6 +11,7 @@ import (
 type remoteMessage struct {
 	position   uint64
 	deliveries uint32
+	appended   time.Time // zero where the identity tells it
 	headers    value.Object
 	id         value.RecordID
 	content    value.Value
@@ -63,6 +64,10 @@ func (m *remoteMessage) read(reader *value.CBORReader) bool {
 		case "deliveries":
 			n, isInt := reader.Int()
 			m.deliveries, ok = uint32(n), isInt
+		case "appended":
+			var v value.Value
+			v, err = reader.Value()
+			m.appended, ok = v.AsDatetime()
 		case "headers":
 			var v value.Value
 			v, err = reader.Value()
@@ -107,8 +112,12 @@ func roomFor(n int) ([]remoteMessage, []Message) {
 
 // Appended reads the time in an identity that the store made at the commit: a
 // UUIDv7 with, besides milliseconds, 12 bits of their fraction (RFC 9562,
-// section 6.2, method 3) and the message's position. An answer carries no other.
+// section 6.2, method 3) and the message's position. With any other an answer
+// carries the time.
 func (m *remoteMessage) Appended() time.Time {
+	if !m.appended.IsZero() {
+		return m.appended
+	}
 	id, ok := m.ID().Key.AsUUID()
 	if !ok || id.Version() != 7 {
 		return time.Time{}
@@ -129,6 +138,7 @@ func messageOf(element value.Value) Message {
 	position, _ := fields["position"].AsInt()
 	deliveries, _ := fields["deliveries"].AsInt()
 	m.headers, _ = fields["headers"].AsObject()
+	m.appended, _ = fields["appended"].AsDatetime()
 	m.position, m.deliveries = uint64(position), uint32(deliveries)
 	return Message{m}
 }

@@ -43,11 +43,15 @@ func (db *remoteDatabase) Begin(ctx context.Context) (BackendTx, error) {
 
 // Run runs statements in the transaction.
 func (tx *remoteTx) Run(ctx context.Context, script string, params map[string]value.Value) ([]Answer, error) {
+	return tx.run(ctx, request{sql: script, params: params})
+}
+
+func (tx *remoteTx) run(ctx context.Context, r request) ([]Answer, error) {
 	if tx.ended {
 		return nil, fault.New(fault.NoTransaction, "the transaction has ended")
 	}
-	answers, err := tx.session.run(ctx, script, params)
-	tx.spent = tx.spent || changesSession.MatchString(script)
+	answers, err := tx.session.runRequest(ctx, r)
+	tx.spent = tx.spent || changesSession.MatchString(r.sql)
 	return answers, tx.note(err)
 }
 
@@ -86,10 +90,11 @@ func (tx *remoteTx) Put(ctx context.Context, table string, key, record value.Val
 
 // Read reads for a consumer. It may end before there is anything, and before
 // the wait is over: a transaction waits once.
-func (tx *remoteTx) Read(ctx context.Context, topic string, request ReadRequest) (Page, error) {
-	request.Wait = min(request.Wait, maxWait)
-	statement, params := readStatement(topic, request)
-	answer, err := tx.one(ctx, statement, params)
+func (tx *remoteTx) Read(ctx context.Context, topic string, asked ReadRequest) (Page, error) {
+	asked.Wait = min(asked.Wait, maxWait)
+	statement, params := readStatement(topic, asked)
+	answers, err := tx.run(ctx, request{sql: statement, params: params, page: true})
+	answer, err := onlyAnswer(answers, err)
 	return answer.page(), err
 }
 

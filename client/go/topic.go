@@ -40,9 +40,7 @@ func (m Message) Position() uint64 {
 func (m Message) ID() value.RecordID { return m.backend.ID() }
 
 // Appended is the time of the commit that appended the message. It never runs
-// backwards within a topic. Of a message that a node answered, the identity tells
-// it; where that was named, or given in a transaction, it is the zero time, and
-// SELECT appended() FROM the topic tells it.
+// backwards within a topic.
 func (m Message) Appended() time.Time { return m.backend.Appended() }
 
 // Deliveries counts how often a group handed the message out, this time

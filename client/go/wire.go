@@ -53,7 +53,8 @@ type request struct {
 	headers value.Object
 	// brief asks for the answer without the values of the messages appended.
 	brief bool
-	// page says that the answers are pages of messages; see Answer.page.
+	// page says that the answers are pages of messages, and what it takes to
+	// make a Message of each; see Answer.page.
 	page bool
 }
 
@@ -61,7 +62,7 @@ type request struct {
 // in the order of deterministic CBOR.
 func (o *outgoing) addRequest(id int64, r request) error {
 	fields := 2
-	for _, more := range [...]bool{r.brief, len(r.params)+len(r.encoded) > 0, len(r.headers) > 0} {
+	for _, more := range [...]bool{r.brief, r.page, len(r.params)+len(r.encoded) > 0, len(r.headers) > 0} {
 		if more {
 			fields++
 		}
@@ -76,6 +77,9 @@ func (o *outgoing) addRequest(id int64, r request) error {
 	}
 	if err == nil && r.brief {
 		encoded, err = value.Bool(true).AppendCBOR(value.AppendName(encoded, "brief"))
+	}
+	if err == nil && r.page {
+		encoded, err = value.Bool(true).AppendCBOR(value.AppendName(encoded, "times"))
 	}
 	switch {
 	case err != nil:

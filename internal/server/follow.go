@@ -189,7 +189,7 @@ func (c *connection) pushAll(f *follow) error {
 			return err
 		}
 		f.spend(len(page.Messages))
-		frame, err := c.pushed(f.id, page)
+		frame, err := c.pushed(f, page)
 		if err != nil {
 			return err
 		}
@@ -238,16 +238,16 @@ func (f *follow) spend(messages int) {
 }
 
 // pushed is {"follow":…,"messages":[…]}, with what lapsed before the first.
-func (c *connection) pushed(id value.Value, page store.Page) ([]byte, error) {
-	answer := session.PageAnswer(page)
+func (c *connection) pushed(f *follow, page store.Page) ([]byte, error) {
+	answer := f.subscription.Answer(page)
 	if c.format == formatCBOR {
-		return pushedCBOR(id, answer)
+		return pushedCBOR(f.id, answer)
 	}
 	answer, err := answer.Decode()
 	if err != nil {
 		return nil, err
 	}
-	fields := value.Object{"follow": id, "messages": answer.Value}
+	fields := value.Object{"follow": f.id, "messages": answer.Value}
 	if page.Lapsed > 0 {
 		fields["lapsed"] = value.Int(int64(page.Lapsed))
 	}

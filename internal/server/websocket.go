@@ -344,6 +344,7 @@ func (c *connection) handle(r *request, more bool) {
 		refuse(err)
 		return
 	}
+	c.session.TellTimes(r.times)
 	if c.startAppend(ctx, reply, parsed, r, more, end) {
 		return
 	}

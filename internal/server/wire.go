@@ -45,6 +45,9 @@ type request struct {
 	headers store.Headers
 	// brief says that a lone append is answered without its value.
 	brief bool
+	// times says that messages tell when they were appended; see
+	// session.TellTimes.
+	times bool
 	// credit is how many messages a FOLLOW may push, more than before.
 	credit int64
 	// follow is the id of a FOLLOW that the request is a word on, none for a
@@ -133,6 +136,8 @@ func (r *request) read(fields value.Object) error {
 			r.params, ok = field.AsObject()
 		case "brief":
 			r.brief, ok = field.AsBool()
+		case "times":
+			r.times, ok = field.AsBool()
 		case "headers":
 			r.headers, ok = headersOf(field)
 		case "credit":
@@ -143,7 +148,7 @@ func (r *request) read(fields value.Object) error {
 		case "cancel":
 			r.cancel, ok = field.AsBool()
 		default:
-			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params, headers, brief and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
+			return fault.New(fault.Syntax, "a request has no field %s; its fields are id, sql, params, headers, brief, times and credit, or follow and credit or cancel", value.QuoteIdentifier(name))
 		}
 		if !ok {
 			return fault.New(fault.Syntax, "the field %s of a request cannot be %s", name, excerpt(field))

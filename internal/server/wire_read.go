@@ -55,7 +55,7 @@ func (r *request) readScript(reader *value.CBORReader, kept texts) bool {
 		return false
 	}
 	r.id = value.Null()
-	var hasID, hasParams, hasHeaders, hasBrief, isScript bool
+	var hasID, hasParams, hasHeaders, hasBrief, hasTimes, isScript bool
 	for range fields {
 		name, err := reader.Name()
 		if err != nil {
@@ -85,6 +85,11 @@ func (r *request) readScript(reader *value.CBORReader, kept texts) bool {
 			var brief value.Value
 			brief, err = reader.Value()
 			r.brief, ok = brief.AsBool()
+		case "times":
+			seen = &hasTimes
+			var times value.Value
+			times, err = reader.Value()
+			r.times, ok = times.AsBool()
 		default:
 			return false
 		}

@@ -15,6 +15,7 @@ func FuzzScriptsReadPieceByPiece(f *testing.F) {
 		`{"id":1,"sql":"SLEEP 0s","params":{"v":[1,1.5,null]}}`,
 		`[{"id":"a","sql":"","brief":true},{"sql":"b","id":-7}]`,
 		`{"id":1,"sql":"x","brief":true,"params":{"key":"k","value":{"a":[1,"b"]}}}`, `{"id":1,"sql":"x","brief":true,"params":{}}`,
+		`{"id":1,"sql":"x","times":true}`, `{"id":1,"sql":"x","times":1}`,
 		`[{"follow":1,"credit":10},{"id":1,"sql":"x","headers":{}}]`,
 		`{"id":1,"sql":"x","headers":{"traceparent":"a"}}`, `{"id":1,"sql":"x","headers":{"a":1}}`,
 		`{"id":1.5,"sql":"x"}`, `{"params":{},"id":1}`, `{"sql":"x","params":[]}`, `[]`, `7`,

@@ -20,6 +20,8 @@ type Answer struct {
 	// Options.PassOn.
 	messages []store.Message
 	brief    bool
+	// times is as Session.TellTimes says.
+	times bool
 }
 
 // Brief is the answer without the values of the messages that it passes on,
@@ -48,7 +50,7 @@ func (a Answer) decoded() (Answer, error) {
 				return Answer{}, err
 			}
 		}
-		rows[i] = messageAnswer(m, content)
+		rows[i] = messageAnswer(m, content, a.times)
 	}
 	return Answer{Value: value.Array(rows...), Lapsed: a.Lapsed}, nil
 }
@@ -131,7 +133,7 @@ func (a Answer) AppendMessages(dst []byte) ([]byte, error) {
 	dst = value.AppendArrayHead(dst, len(a.messages))
 	var err error
 	for _, m := range a.messages {
-		if dst, err = m.AppendCBOR(dst, a.brief); err != nil {
+		if dst, err = m.AppendCBOR(dst, a.brief, a.times); err != nil {
 			return dst, err
 		}
 	}

@@ -17,6 +17,8 @@ type Following struct {
 	statement *lang.Follow
 	// sentry is a session of the same caller in the same database.
 	sentry *Session
+	// times is as Session.TellTimes said.
+	times bool
 }
 
 // Next is store.Subscription.Next, as long as the caller may follow: what was
@@ -67,12 +69,12 @@ func (s *Session) Follow(ctx context.Context, x *lang.Follow, params map[string]
 		return nil, err
 	}
 	sentry := New(s.store, Options{Database: db, Caller: s.caller})
-	return &Following{subscription, x, sentry}, nil
+	return &Following{subscription, x, sentry, s.times}, nil
 }
 
-// PageAnswer is a page of messages as an answer has them; see Options.PassOn.
-func PageAnswer(page store.Page) Answer {
-	return Answer{messages: page.Messages, Lapsed: page.Lapsed}
+// Answer is a page of messages as an answer has them; see Options.PassOn.
+func (f *Following) Answer(page store.Page) Answer {
+	return Answer{messages: page.Messages, Lapsed: page.Lapsed, times: f.times}
 }
 
 // FailedAnswer is the answer to a statement that failed.

@@ -21,9 +21,9 @@ func (p Passed) is(name string) bool { return p.Encoded != nil && p.Name == name
 
 // Appended is what became of a script that StartAppend began.
 type Appended struct {
-	messages []store.Message
-	err      error
-	passOn   bool
+	messages      []store.Message
+	err           error
+	passOn, times bool
 }
 
 // Answer is the answer to the script's statement.
@@ -31,7 +31,7 @@ func (a Appended) Answer() Answer {
 	if a.err != nil {
 		return failed(a.err)
 	}
-	answer := Answer{messages: a.messages}
+	answer := Answer{messages: a.messages, times: a.times}
 	if a.passOn && len(a.messages) > 0 {
 		return answer
 	}
@@ -74,9 +74,9 @@ func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params m
 		return true
 	}
 	// What the session is by then is nobody's to look at.
-	passOn := s.passOn
+	passOn, times := s.passOn, s.times
 	err = s.database.AppendAsync(ctx, table, func(appended []store.Message, err error) {
-		done(Appended{appended, err, passOn})
+		done(Appended{appended, err, passOn, times})
 	}, messages...)
 	if err != nil {
 		done(Appended{err: err})

@@ -129,7 +129,7 @@ func (s *Session) write(e *environment, tableName string, rows []newRow) (Answer
 				if !appended {
 					continue
 				}
-				if err := written.add(messageAnswer(message, row.content), len(message.Encoded())); err != nil {
+				if err := written.add(messageAnswer(message, row.content, s.times), len(message.Encoded())); err != nil {
 					return Answer{}, err
 				}
 				continue

@@ -53,6 +53,10 @@ type Options struct {
 	PassOn bool
 }
 
+// TellTimes says whether messages in the answers from now on tell when they were
+// appended, as the field appended, where their identity does not.
+func (s *Session) TellTimes(tell bool) { s.times = tell }
+
 // Running tells of the declared consumers that run on this node.
 type Running interface {
 	// Report is what INFO tells under running of a consumer; it is empty
@@ -67,6 +71,7 @@ type Session struct {
 	running  Running
 	limits   Limits
 	passOn   bool
+	times    bool // see TellTimes
 	params   map[string]value.Value
 	database *store.Database
 	// namespace in use; the database's where there is one.

@@ -12,8 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// messageAnswer is a message as an answer has it.
-func messageAnswer(m store.Message, content value.Value) value.Value {
+// messageAnswer is a message as an answer has it; times is as TellTimes
+// says.
+func messageAnswer(m store.Message, content value.Value, times bool) value.Value {
 	fields := value.Object{"id": value.Record(m.ID()), "value": content}
 	if m.Position != 0 {
 		fields["position"] = value.Int(int64(m.Position))
@@ -24,13 +25,16 @@ func messageAnswer(m store.Message, content value.Value) value.Value {
 	if headers := m.Headers(); headers != nil {
 		fields["headers"] = headers.Value()
 	}
+	if times && m.TellsTime() {
+		fields["appended"] = value.Datetime(m.Appended())
+	}
 	return value.Fields(fields)
 }
 
 // messagesAnswer is messages as an answer has them. In a transaction they are
 // decoded, since its answers are weighed until it has ended.
 func (s *Session) messagesAnswer(messages []store.Message) (Answer, error) {
-	answer := Answer{messages: messages}
+	answer := Answer{messages: messages, times: s.times}
 	if s.passOn && s.tx == nil && len(messages) > 0 {
 		return answer, nil
 	}

@@ -40,6 +40,10 @@ func (m Message) Topic() string { return m.table.Name }
 // clock. It never runs backwards within a topic.
 func (m Message) Appended() time.Time { return time.Unix(0, m.appended).UTC() }
 
+// TellsTime reports whether Appended tells what the identity does not: of an
+// identity that was given, once there is a commit.
+func (m Message) TellsTime() bool { return m.namedKey != nil && m.appended != 0 }
+
 // Key is the key of the message's identity.
 func (m Message) Key() value.Value {
 	if m.namedKey == nil {
@@ -69,11 +73,13 @@ func (m Message) Value() (value.Value, error) { return value.DecodeCBOR(m.encode
 
 // AppendCBOR appends the message as answers have it, without decoding its
 // value: an object of id, value, headers, position and deliveries, of those
-// that there are. brief leaves the value out.
-func (m Message) AppendCBOR(dst []byte, brief bool) ([]byte, error) {
+// that there are. brief leaves the value out; times adds the time it was appended
+// where it TellsTime.
+func (m Message) AppendCBOR(dst []byte, brief, times bool) ([]byte, error) {
 	brief = brief || len(m.encoded) == 1 && m.encoded[0] == cborUndefined
+	times = times && m.TellsTime()
 	fields := 1
-	for _, has := range []bool{!brief, m.headers != nil, m.Position != 0, m.Deliveries != 0} {
+	for _, has := range [...]bool{!brief, m.headers != nil, times, m.Position != 0, m.Deliveries != 0} {
 		if has {
 			fields++
 		}
@@ -92,6 +98,12 @@ func (m Message) AppendCBOR(dst []byte, brief bool) ([]byte, error) {
 	}
 	if m.headers != nil {
 		dst = append(value.AppendName(dst, "headers"), m.headers...)
+	}
+	if times {
+		var err error
+		if dst, err = value.Datetime(m.Appended()).AppendCBOR(value.AppendName(dst, "appended")); err != nil {
+			return dst, err
+		}
 	}
 	if m.Position != 0 {
 		dst = value.AppendInt(value.AppendName(dst, "position"), int64(m.Position))

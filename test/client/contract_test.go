@@ -21,6 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/server"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
@@ -195,8 +196,8 @@ var apiPromises = []promise{
 		if _, appended, err = u.db.Topic("events").Append(u.Context(), map[string]any{"k": 1}); err != nil || appended {
 			u.Fatalf("what deduplication keeps out is appended %v %v", appended, err)
 		}
-		if m, _, err = u.db.Topic("events").Append(u.Context(), map[string]any{"k": 2}, tidemark.WithKey("evt-1")); err != nil || m.ID().String() != "events:'evt-1'" {
-			u.Fatalf("%v %v", m, err)
+		if m, _, err = u.db.Topic("events").Append(u.Context(), map[string]any{"k": 2}, tidemark.WithKey("evt-1")); err != nil || m.ID().String() != "events:'evt-1'" || m.Appended().Before(before) {
+			u.Fatalf("%v %s %v", m, m.Appended(), err)
 		}
 		_, _, err = u.db.Topic("events").Append(u.Context(), map[string]any{"k": 3}, tidemark.WithKey("evt-1"))
 		want(u.T, err, fault.RecordExists)
@@ -209,6 +210,9 @@ var apiPromises = []promise{
 		check(u.T, err)
 		if len(page.Messages) != 2 || page.Messages[0].Headers()["caller"] != "test" || page.Messages[1].Headers() != nil {
 			u.Fatalf("headers %v", page.Messages[0].Headers())
+		}
+		if named := page.Messages[1]; !named.Appended().Equal(m.Appended()) || named.Appended().Before(page.Messages[0].Appended()) {
+			u.Fatalf("the named message was appended at %s, and is read as of %s", m.Appended(), named.Appended())
 		}
 		var event struct {
 			K int `json:"k"`
@@ -384,9 +388,7 @@ var apiPromises = []promise{
 			}, tidemark.ConsumeOptions{Batch: 2})
 		}()
 		// The first three were there; for the others it waits.
-		for len(u.ints("SELECT * FROM effects")) < 3 {
-			time.Sleep(time.Millisecond)
-		}
+		nodetest.Eventually(u, patience, func() bool { return len(u.ints("SELECT * FROM effects")) == 3 }, "the first three are consumed")
 		u.exec("INSERT INTO events [4, 5]")
 		check(u.T, <-consumed)
 		equal(u.T, "effects", u.ints("SELECT * FROM effects ORDER BY id"), []int{1, 2, 3, 4, 5})
@@ -513,4 +515,4 @@ var apiPromises = []promise{
 	}},
 }
 
-func TestMain(m *testing.M) { postgrestest.Main(m) }
+func TestMain(m *testing.M) { postgrestest.Main(m, nodetest.Remove) }
