@@ -41,8 +41,6 @@ type connection struct {
 
 	inbox  *inbox
 	outbox *outbox
-	// spare is memory for frames of answers; only write uses it.
-	spare []byte
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -100,7 +98,6 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		server: s, conn: conn, log: x.log, session: caller,
 		texts:   texts{},
 		scripts: map[string]*parsedScript{},
-		spare:   make([]byte, listRoom),
 		inbox:   newInbox(int(s.limits.RequestBytes)),
 		outbox:  newOutbox(s.limits.Pipelined, int(s.limits.AnswerBytes)),
 	}
@@ -440,7 +437,7 @@ func (c *connection) parse(source string) (*parsedScript, error) {
 const (
 	maxFrameReplies = 1024
 	maxFrameBytes   = 256 << 10
-	// maxSpareBytes is what a session that answers nothing keeps for answers.
+	// maxSpareBytes keeps one huge answer from holding its memory for good.
 	maxSpareBytes = 512 << 10
 )
 
@@ -476,7 +473,14 @@ func (c *connection) write() {
 
 // writeReplies sends replies: together, to a client that takes arrays.
 func (c *connection) writeReplies(replies []*reply) error {
-	frame := list{format: c.format, elements: c.spare[:listRoom]}
+	spare := frameBuffers.Get().(*[]byte)
+	frame := list{format: c.format, elements: (*spare)[:listRoom]}
+	defer func() {
+		if cap(frame.elements) <= maxSpareBytes {
+			*spare = frame.elements
+		}
+		frameBuffers.Put(spare)
+	}()
 	size := 0
 	for i, r := range replies {
 		frame.next()
@@ -499,11 +503,14 @@ func (c *connection) writeReplies(replies []*reply) error {
 		}
 		frame.count, frame.elements, size = 0, frame.elements[:listRoom], 0
 	}
-	if cap(frame.elements) <= maxSpareBytes {
-		c.spare = frame.elements
-	}
 	return nil
 }
+
+// frameBuffers hold memory for frames of answers, listRoom at least.
+var frameBuffers = sync.Pool{New: func() any {
+	buffer := make([]byte, listRoom, 4<<10)
+	return &buffer
+}}
 
 func (c *connection) writeFrame(frame []byte) error {
 	kind := websocket.MessageText
