@@ -391,8 +391,8 @@ const (
 	maxKeptScriptBytes = 4 << 10
 )
 
-// parsedScript is a script, and the count of its first statement that succeeded,
-// once it is known.
+// parsedScript is a script, and the counter of its first statement's success, nil
+// where it has none.
 type parsedScript struct {
 	script    *lang.Script
 	metrics   *metrics
