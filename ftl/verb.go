@@ -37,5 +37,12 @@ func Call[Request, Response any](ctx context.Context, verb func(context.Context,
 // sentence is the answer's; of all other errors a caller learns only that there
 // was one.
 func Refuse(kind fault.Kind, format string, args ...any) error {
-	return &call.Refusal{Fault: fault.Of(fault.New(kind, format, args...))}
+	return RefuseField(kind, "", format, args...)
+}
+
+// RefuseField is Refuse of a request for one of its fields, which is named as in
+// JSON: customer, or lines[2].price. Over HTTP the answer names it too, as it does
+// where a request does not fit its verb.
+func RefuseField(kind fault.Kind, field, format string, args ...any) error {
+	return &call.Refusal{Fault: fault.Of(fault.New(kind, format, args...)), Field: field}
 }

@@ -74,6 +74,9 @@ func (c *ftlDeployCommand) Run(s *surroundings) error {
 		if err := running.start(b); err != nil {
 			return err
 		}
+		// What is built takes requests in a moment: they wait for its first process
+		// as for any that follows.
+		routes.serves(b.name())
 	}
 	serving := make(chan error, 1)
 	go func() { serving <- routes.server.Serve(listener) }()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -109,8 +110,7 @@ type development struct {
 // deploy builds the modules and runs those that changed. What is wrong it tells,
 // and leaves what runs.
 func (d *development) deploy(ctx context.Context) {
-	began := time.Now()
-	if err := d.tryDeploy(ctx, began); err != nil && ctx.Err() == nil {
+	if err := d.tryDeploy(ctx); err != nil && ctx.Err() == nil {
 		text := err.Error()
 		var wrong extract.Diagnostics
 		if errors.As(err, &wrong) {
@@ -121,12 +121,8 @@ func (d *development) deploy(ctx context.Context) {
 	}
 }
 
-func (d *development) tryDeploy(ctx context.Context, began time.Time) error {
-	modules, err := extract.Extract(ctx, d.dirs...)
-	if err != nil {
-		return err
-	}
-	builds, err := buildModules(ctx, modules, d.keep, withoutDebugInformation)
+func (d *development) tryDeploy(ctx context.Context) error {
+	modules, builds, err := d.build(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,9 +146,41 @@ func (d *development) tryDeploy(ctx context.Context, began time.Time) error {
 			return err
 		}
 		d.deployed[b.name()] = b.deployment
-		d.view.say(b.name(), fmt.Sprintf("deployment %s, built in %s", b.deployment, time.Since(began).Round(10*time.Millisecond)))
+		d.view.say(b.name(), "deployment "+b.deployment)
 	}
 	return nil
+}
+
+// build extracts and builds the modules, and says when that begins and when it
+// has ended: the first time it may take a minute.
+func (d *development) build(ctx context.Context) ([]*extract.Module, []build, error) {
+	began := time.Now()
+	d.view.say("", "building the modules in "+strings.Join(d.shown(), ", "))
+	modules, err := extract.Extract(ctx, d.dirs...)
+	var builds []build
+	if err == nil {
+		builds, err = buildModules(ctx, modules, d.keep, withoutDebugInformation)
+	}
+	took := time.Since(began).Round(10 * time.Millisecond)
+	if err != nil {
+		d.view.say("", fmt.Sprintf("the build failed after %s", took))
+		return nil, nil, err
+	}
+	d.view.say("", fmt.Sprintf("built in %s", took))
+	return modules, builds, nil
+}
+
+// shown are the modules' folders, from the working one where they lie in it.
+func (d *development) shown() []string {
+	var shown []string
+	base, _ := os.Getwd()
+	for _, dir := range d.dirs {
+		if relative, err := filepath.Rel(base, dir); err == nil && filepath.IsLocal(relative) {
+			dir = relative
+		}
+		shown = append(shown, dir)
+	}
+	return shown
 }
 
 // devNode is the node of tidemark ftl dev.

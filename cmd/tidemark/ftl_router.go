@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/ftl/schema"
+	"github.com/tidemarkdb/tidemark/internal/deploy"
 )
 
 // router serves the verbs of several modules at one address: each request goes
@@ -21,6 +24,7 @@ import (
 // while one process follows another.
 type router struct {
 	server *http.Server
+	// routes are nil before there is a build.
 	routes atomic.Pointer[http.ServeMux]
 
 	mu sync.Mutex
@@ -32,16 +36,37 @@ type router struct {
 type socket struct {
 	file   *os.File
 	target *url.URL
+	// served says that a process has begun to take requests.
+	served atomic.Bool
 }
 
 func newRouter() *router {
 	r := &router{sockets: map[string]*socket{}}
-	r.routes.Store(http.NewServeMux())
-	r.server = &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.routes.Load().ServeHTTP(w, q) }),
-		ReadHeaderTimeout: routerHeaderTime,
-	}
+	r.server = &http.Server{Handler: http.HandlerFunc(r.route), ReadHeaderTimeout: routerHeaderTime}
 	return r
+}
+
+// route has a request served, once there is a build.
+func (r *router) route(w http.ResponseWriter, q *http.Request) {
+	routes := r.routes.Load()
+	if routes == nil {
+		refuseEarly(w, "the modules are being built for the first time; try again when tidemark says that they listen")
+		return
+	}
+	routes.ServeHTTP(w, q)
+}
+
+// refuseEarly answers a request that comes before a module serves.
+func refuseEarly(w http.ResponseWriter, message string) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, message)
+}
+
+// refuse answers as a module does whose store cannot be reached.
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]deploy.ErrorAnswer{"error": {Kind: string(fault.Unavailable), Message: message}})
 }
 
 // routerHeaderTime is how long a client may take to send the head of a request.
@@ -67,27 +92,15 @@ func (r *router) socketOf(module string) (*os.File, error) {
 	return file, nil
 }
 
-// serve makes the routes those of modules. It refuses two modules that serve the
-// same request.
+// serve makes the routes those of modules, which were extracted together: no two
+// of them serve one request.
 func (r *router) serve(modules []*schema.Module) error {
 	routes := http.NewServeMux()
-	type served struct {
-		name    string
-		ingress *schema.Ingress
-	}
-	var all []served
 	for _, module := range modules {
 		for _, verb := range module.Verbs {
 			if verb.Ingress == nil {
 				continue
 			}
-			one := served{module.Name + "." + verb.Name, verb.Ingress}
-			for _, other := range all {
-				if other.ingress.Overlaps(one.ingress) {
-					return fmt.Errorf("%s serves %s and %s serves %s, which the same request fits; give one another path", other.name, other.ingress, one.name, one.ingress)
-				}
-			}
-			all = append(all, one)
 			if _, err := r.socketOf(module.Name); err != nil {
 				return err
 			}
@@ -98,20 +111,36 @@ func (r *router) serve(modules []*schema.Module) error {
 	return nil
 }
 
+// serves notes that a process of a module takes requests.
+func (r *router) serves(module string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sockets[module]; s != nil {
+		s.served.Store(true)
+	}
+}
+
 func (r *router) proxyTo(module string) http.Handler {
 	r.mu.Lock()
-	target := r.sockets[module].target
+	s := r.sockets[module]
 	r.mu.Unlock()
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(q *httputil.ProxyRequest) {
-			q.SetURL(target)
+			q.SetURL(s.target)
 			q.SetXForwarded()
 			q.Out.Host = q.In.Host
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, fmt.Sprintf("module %s does not answer: %s", module, err), http.StatusBadGateway)
+			refuse(w, http.StatusBadGateway, fmt.Sprintf("module %s does not answer: %s", module, err))
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !s.served.Load() {
+			refuseEarly(w, fmt.Sprintf("module %s is being started for the first time; try again when it says that it listens", module))
+			return
+		}
+		proxy.ServeHTTP(w, q)
+	})
 }
 
 // end stops serving, when what is being served has ended or ctx has.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -197,6 +198,9 @@ func (r *runners) runOnce(p *process) error {
 	reading.Go(func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), listensLine(p.build.name())) {
+				r.ingress.serves(p.build.name())
+			}
 			r.say(p.build.name(), lines.Text())
 		}
 		_, _ = io.Copy(io.Discard, out) // A line that is too long.
@@ -226,6 +230,10 @@ func (r *runners) runOnce(p *process) error {
 	reading.Wait()
 	return err
 }
+
+// listensLine is what the line begins with that a process prints when it takes
+// requests (ftl/runner).
+func listensLine(module string) string { return "module " + module + " listens on " }
 
 // allSuperseded reports whether no module of this command is called any more.
 func (r *runners) allSuperseded() bool {

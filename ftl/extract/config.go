@@ -27,6 +27,8 @@ type Config struct {
 	Module string `toml:"module"`
 
 	path string
+	// line is where it names the module.
+	line int
 }
 
 // ReadConfig reads the ftl.toml of a folder. The error names the file and what
@@ -53,19 +55,30 @@ func ReadConfig(dir string) (*Config, error) {
 	for _, key := range meta.Undecoded() {
 		return nil, fault.New(fault.InvalidClause, "%s: %s is no setting; the one there is names the module: module = \"payments\"", path, key)
 	}
-	if !schema.IsModuleName(c.Module) {
-		accepted := schema.LowerCamel(c.Module)
-		if !schema.IsModuleName(accepted) {
-			accepted = "payments"
-		}
-		return nil, fault.New(fault.InvalidClause, "%s: %q is no name of a module, which is lowerCamel; write module = %q", path, c.Module, accepted)
+	c.line = lineOf("module", string(text))
+	if c.Module == "" {
+		return nil, fault.New(fault.InvalidClause, "%s:%d: it names no module; write module = \"payments\"", path, c.line)
+	}
+	if err := schema.CheckModuleName(c.Module); err != nil {
+		return nil, fault.New(fault.InvalidClause, "%s:%d: %s", path, c.line, fault.Of(err).Message)
 	}
 	return c, nil
 }
 
-// position is where the file stands.
+// lineOf is the line of a key in a file that was read, the first where it has
+// none.
+func lineOf(key, text string) int {
+	for n, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), key) {
+			return n + 1
+		}
+	}
+	return 1
+}
+
+// position is where the module is named.
 func (c *Config) position() token.Position {
-	return token.Position{Filename: c.path, Line: 1, Column: 1}
+	return token.Position{Filename: c.path, Line: c.line, Column: 1}
 }
 
 func noModule(dir string) error {
@@ -150,11 +163,13 @@ var configAnalyzer = &analysis.Analyzer{
 
 func locate(pass *analysis.Pass) (any, error) {
 	l := &located{owners: &owners{}}
-	file := pass.Fset.PositionFor(pass.Files[0].Package, false).Filename
-	if l.config = l.owners.ownerOf(file); l.config == nil {
-		return nil, noModule(filepath.Dir(file))
+	for _, file := range pass.Files {
+		// One that cgo has made for the whole package is of no module.
+		if l.config = l.owners.ownerOf(written(pass.Fset, file.Package).Filename); l.config != nil {
+			return l, nil
+		}
 	}
-	return l, nil
+	return nil, noModule(pass.Pkg.Path())
 }
 
 func configOf(pass *analysis.Pass) *located { return pass.ResultOf[configAnalyzer].(*located) }

@@ -14,9 +14,10 @@ import (
 func TestAConfigSaysWhatIsWrongWithIt(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"module = \"payments\"", ""},
-		{"", `"" is no name of a module, which is lowerCamel; write module = "payments"`},
-		{"module = \"Pay-ins\"", `"Pay-ins" is no name of a module, which is lowerCamel; write module = "payIns"`},
-		{"module = \"ftl\"", `"ftl" is no name of a module, which is lowerCamel; write module = "payments"`},
+		{"", `ftl.toml:1: it names no module; write module = "payments"`},
+		{"module = \"Pay-ins\"", `ftl.toml:1: "Pay-ins" is no name of a module; write payIns`},
+		{"module = \"ftl\"", `ftl.toml:1: no module can be called ftl: the SDK's own types stand under that name; give it another name`},
+		{"# Ours.\n\nmodule = \"topic\"", `ftl.toml:3: no module can be called topic: the tables of what is deployed begin with that name and an underscore, as its topics would; give it another name`},
 		{"module = \"m\"\nname = 1", `name is no setting; the one there is names the module: module = "payments"`},
 		{"module = \"m\"\n\nmodule = \"n\"", "Key 'module' has already been defined."},
 	} {

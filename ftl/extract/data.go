@@ -255,7 +255,7 @@ func (s *shapes) data(named *types.Named, structure *types.Struct, module string
 		return s.refuse(at, "%s has type parameters, which the schema has none of; declare a struct without", s.goType(named))
 	}
 	name := named.Obj()
-	if owner := s.owners.ownerOf(s.pass.Fset.PositionFor(name.Pos(), false).Filename); owner != nil {
+	if owner := s.owners.ownerOf(written(s.pass.Fset, name.Pos()).Filename); owner != nil {
 		module, at = owner.Module, span{}
 	}
 	ref := schema.Ref{Module: module, Name: name.Name()}

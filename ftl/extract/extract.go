@@ -44,6 +44,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/ftl/schema"
 )
 
@@ -57,6 +58,9 @@ type Module struct {
 	// Functions are the Go functions of the verbs, sinks and mappers, by the
 	// names in the schema.
 	Functions map[string]string
+
+	// served is where the directives stand that have verbs served.
+	served map[*schema.Verb]Diagnostic
 }
 
 // Extract reads the modules in folders, each of which holds an ftl.toml. The
@@ -90,12 +94,30 @@ func extract(sources []*source) ([]*Module, error) {
 		first[s.config.Module] = s
 		module, diagnostics := s.analyse()
 		found = append(found, diagnostics...)
-		modules = append(modules, module)
+		if module != nil {
+			modules = append(modules, module)
+		}
 	}
+	found = append(found, overlaps(modules)...)
 	if len(found) > 0 {
 		return nil, found.sorted()
 	}
 	return modules, nil
+}
+
+// overlaps says of verbs of different modules that one request fits, at both.
+func overlaps(modules []*Module) (found Diagnostics) {
+	for _, o := range SchemaOf(modules).Overlaps() {
+		for _, m := range modules {
+			for _, verb := range []*schema.Verb{o.FirstVerb, o.SecondVerb} {
+				if at, served := m.served[verb]; served {
+					at.Message = fault.Of(o.Err()).Message
+					found = append(found, at)
+				}
+			}
+		}
+	}
+	return found
 }
 
 // sameName says that another module has the name of s.

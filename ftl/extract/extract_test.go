@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,7 +26,18 @@ const (
 // source of some modules and, as its last file, their schema or what is wrong
 // with them. A case is the package modules/<its name>/<folder>.
 func TestSourceGivesItsSchemaOrItsErrors(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txtar")
+	runCases(t, "testdata/*.txtar")
+}
+
+func TestAModuleThatCallsCGivesItsSchemaOrItsErrors(t *testing.T) {
+	if out, err := exec.Command("go", "env", "CGO_ENABLED").Output(); err != nil || strings.TrimSpace(string(out)) != "1" {
+		t.Skip("there is no C compiler")
+	}
+	runCases(t, "testdata/cgo/*.txtar")
+}
+
+func runCases(t *testing.T, pattern string) {
+	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("there are no cases: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -49,7 +50,7 @@ func load(ctx context.Context, dirs []string) ([]*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		root, err := goModuleOf(absolute)
+		root, err := GoModuleOf(absolute)
 		if err != nil {
 			return nil, err
 		}
@@ -85,16 +86,49 @@ func loadGoModule(ctx context.Context, root string, sources []*source) error {
 		// Positions in export data lead to the files of other modules.
 		BuildFlags: []string{"-trimpath=false"},
 	}, patterns...)
-	if err != nil {
-		return fault.New(fault.Unavailable, "the go command cannot load %s: %w", root, err)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	for _, s := range sources {
 		s.take(loaded)
 		if s.declaring == nil {
-			return fault.New(fault.NotFound, "the module's folder %s holds no Go files of its own; its declarations stand there", s.dir)
+			return s.notLoaded(ctx, err)
 		}
 	}
 	return nil
+}
+
+// notLoaded says why the package of a module's folder was not loaded. Loading
+// leaves out what the go command says where it lists nothing at all, as of a
+// go.mod that needs go mod tidy, so the go command is asked once more.
+func (s *source) notLoaded(ctx context.Context, loading error) error {
+	list := exec.CommandContext(ctx, "go", "list", ".")
+	list.Dir = s.dir
+	output, err := list.CombinedOutput()
+	said := strings.TrimSpace(string(output))
+	var failed *exec.ExitError
+	switch {
+	case err == nil && loading == nil, strings.Contains(said, "no Go files in"), strings.Contains(said, "build constraints exclude all Go files"):
+		return s.noFiles()
+	case errors.As(err, &failed):
+		return fault.New(fault.InvalidClause, "the go command cannot load %s:\n%s", s.dir, said)
+	}
+	return fault.New(fault.Unavailable, "the go command cannot load %s: %w", s.dir, errors.Join(loading, err))
+}
+
+// noFiles says that the module's folder has no Go files, and names one that the
+// go command leaves out.
+func (s *source) noFiles() error {
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			return fault.New(fault.NotFound, "the module's folder %s holds no Go files of its own for this system: %s is left out by its build constraints, or imports C where there is no C compiler", s.dir, filepath.Base(file))
+		}
+	}
+	return fault.New(fault.NotFound, "the module's folder %s holds no Go files of its own; its declarations stand there", s.dir)
 }
 
 // take picks the module's packages from what was loaded.
@@ -137,8 +171,9 @@ func resolve(dir string) (string, error) {
 	return resolved, err
 }
 
-// goModuleOf returns the folder of the go.mod that a folder belongs to.
-func goModuleOf(dir string) (string, error) {
+// GoModuleOf returns the folder of the go.mod that a folder belongs to, or
+// fault.NotFound.
+func GoModuleOf(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
 			return at, nil
@@ -162,7 +197,7 @@ func (s *source) goErrors() Diagnostics {
 			if at.Filename != "" && !filepath.IsAbs(at.Filename) {
 				at.Filename = filepath.Join(s.root, at.Filename)
 			}
-			found = append(found, Diagnostic{Position: at, Message: err.Msg})
+			found = append(found, Diagnostic{Position: at, Message: tidied(err.Msg)})
 		}
 	})
 	// Where the go command says why an import failed, the compiler need not say
@@ -172,6 +207,26 @@ func (s *source) goErrors() Diagnostics {
 			return other.Position == d.Position && other.Message != d.Message
 		})
 	})
+}
+
+// tidied is what the go command says of an import, with go mod tidy where that
+// mends it: the go get that it proposes adds one package of several.
+func tidied(message string) string {
+	if missing, _, cut := strings.Cut(message, "; to add"); cut {
+		return missing + "; run go mod tidy"
+	}
+	return message
+}
+
+// written is where something stands in the source as it was written. In place of
+// a file that imports C the go command gives what cgo made of it, which has no
+// name of a Go file and says in line comments what stood where.
+func written(files *token.FileSet, at token.Pos) token.Position {
+	position := files.PositionFor(at, false)
+	if filepath.Ext(position.Filename) != ".go" {
+		position = files.PositionFor(at, true)
+	}
+	return position
 }
 
 // parsePosition reads file:line:column, of which the last two may be missing.

@@ -2,8 +2,10 @@ package extract
 
 import (
 	"fmt"
+	"go/token"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/checker"
@@ -62,10 +64,16 @@ func (s *source) analyse() (*Module, Diagnostics) {
 }
 
 func (s *source) diagnostic(d analysis.Diagnostic) Diagnostic {
-	start := s.declaring.Fset.PositionFor(d.Pos, false)
-	end := s.declaring.Fset.PositionFor(d.End, false)
-	found := Diagnostic{Position: start, Message: d.Message}
-	if d.End.IsValid() && end.Line == start.Line {
+	found := placed(s.declaring.Fset, span{d.Pos, d.End})
+	found.Message = d.Message
+	return found
+}
+
+// placed is a diagnostic at a piece of the source, without a message.
+func placed(files *token.FileSet, at span) Diagnostic {
+	start, end := written(files, at.pos), written(files, at.end)
+	found := Diagnostic{Position: start}
+	if at.end.IsValid() && end.Line == start.Line {
 		found.End = end.Column
 	}
 	return found
@@ -95,10 +103,12 @@ func assemble(pass *analysis.Pass) *Module {
 			ImportPath: pass.Pkg.Path(),
 			Package:    pass.Pkg.Name(),
 			Functions:  map[string]string{},
+			served:     map[*schema.Verb]Diagnostic{},
 		},
 		shapes: pass.ResultOf[dataAnalyzer].(*shapes),
 		where:  map[any]places{},
 	}
+	a.packageName()
 	a.topics()
 	a.functions()
 	a.data()
@@ -108,6 +118,15 @@ func assemble(pass *analysis.Pass) *Module {
 		}
 	}
 	return a.module
+}
+
+// packageName refuses a module that its binary, which is another package, cannot
+// import.
+func (a *assembly) packageName() {
+	if a.pass.Pkg.Name() == "main" {
+		file := a.pass.Files[len(a.pass.Files)-1] // The first may be one of cgo's.
+		report(a.pass, spanOf(file.Name), "the module's package is main, which its binary cannot import; call it %s", strings.ToLower(a.module.Schema.Name))
+	}
 }
 
 func (a *assembly) topics() {
@@ -131,6 +150,9 @@ func (a *assembly) functions() {
 		v.verb.Publish = published.by(v.function)
 		m.Verbs = append(m.Verbs, v.verb)
 		a.function(v.verb, v.verb.Name, v.function.Name(), v.where)
+		if v.verb.Ingress != nil {
+			a.module.served[v.verb] = placed(a.pass.Fset, v.where[schema.PartIngress])
+		}
 	}
 	for _, s := range a.pass.ResultOf[sinkAnalyzer].([]*sinkSource) {
 		s.sink.Event = a.shapes.of(s.event)

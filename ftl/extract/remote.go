@@ -30,7 +30,7 @@ func findRemoteTopic(pass *analysis.Pass, variable *types.Var) (topic *remoteTop
 	if event == nil {
 		return nil, called + " is no topic; subscribe to the variable that ftl.RegisterTopic was given to"
 	}
-	at := pass.Fset.PositionFor(variable.Pos(), false)
+	at := written(pass.Fset, variable.Pos())
 	here := configOf(pass)
 	owner := here.owners.ownerOf(at.Filename)
 	switch {

@@ -212,7 +212,11 @@ func TestTheExamplesBinariesRunAndEndInOrder(t *testing.T) {
 	}
 	process, payments := start(t, url, modules[0])
 	_, receipts := start(t, url, modules[1])
-	status, answer := ask(t, http.MethodPost, payments+"/payment", `{"customer":"ada","amount":4005}`)
+	status, answer := ask(t, http.MethodPost, payments+"/payment", `{"customer":"","amount":4005}`)
+	if status != http.StatusBadRequest || !strings.Contains(answer, `"field":"customer"`) {
+		t.Errorf("a payment of nobody is answered %d %s", status, answer)
+	}
+	status, answer = ask(t, http.MethodPost, payments+"/payment", `{"customer":"ada","amount":4005}`)
 	var accepted struct{ ID string }
 	if err := json.Unmarshal([]byte(answer), &accepted); err != nil || status != http.StatusOK {
 		t.Fatalf("answered %d %s", status, answer)

@@ -172,7 +172,7 @@ func answerRefusal(w http.ResponseWriter, err error) {
 func answerError(w http.ResponseWriter, err error) {
 	var refusal *call.Refusal
 	if errors.As(err, &refusal) {
-		answerRefusal(w, refusal.Fault)
+		answerRefusal(w, &fieldError{refusal.Field, refusal.Fault})
 		return
 	}
 	answer, status := httpError{Kind: fault.Internal}, http.StatusInternalServerError

@@ -65,6 +65,8 @@ func TestACallerIsToldWhatTheVerbMeansForItAndNothingElse(t *testing.T) {
 			panic("secret")
 		case 4:
 			return o, fault.New(fault.Unavailable, "secret-host is down")
+		case 6:
+			return o, ftl.RefuseField(fault.InvalidClause, "count", "there are 5 left")
 		}
 		return o, nil
 	}})
@@ -78,6 +80,7 @@ func TestACallerIsToldWhatTheVerbMeansForItAndNothingElse(t *testing.T) {
 		`{"id":"a","count":3}`: {500, `"kind":"Internal"`},
 		`{"id":"a","count":4}`: {503, `"kind":"Unavailable"`},
 		`{"id":"a","count":5}`: {200, `"count":5`},
+		`{"id":"a","count":6}`: {400, `"kind":"InvalidClause","message":"there are 5 left","field":"count"`},
 	} {
 		status, answer := r.request("POST", "/orders", body, "Request-Id", "r-77")
 		if status != want.status || !strings.Contains(answer, want.answer) || strings.Contains(answer, "secret") {

@@ -95,6 +95,49 @@ func (i *Ingress) Overlaps(other *Ingress) bool {
 	return iAmExact == theyAreExact
 }
 
+// acceptedPath is what is to be done about two verbs that one request fits.
+const acceptedPath = "give one of them another path"
+
+// Overlap is two verbs of different modules that would both serve a request.
+type Overlap struct {
+	First, Second         *Module
+	FirstVerb, SecondVerb *Verb
+}
+
+// Err returns the overlap as fault.InvalidClause, with what would be accepted.
+func (o Overlap) Err() error {
+	return fault.New(fault.InvalidClause, "verbs %s.%s and %s.%s would both serve a request: %s and %s; %s",
+		o.First.Name, o.FirstVerb.Name, o.Second.Name, o.SecondVerb.Name, o.FirstVerb.Ingress, o.SecondVerb.Ingress, acceptedPath)
+}
+
+// Overlaps returns the verbs of different modules that would both serve a
+// request, each later one with the first that it overlaps. They are in the way
+// of modules that are served at one address, those that one command deploys;
+// so they are none of the Problems, but for those within a module.
+func (s *Schema) Overlaps() []Overlap {
+	var found []Overlap
+	for n, module := range s.Modules {
+		for _, verb := range module.Verbs {
+			if first, other := servedBefore(s.Modules[:n], verb.Ingress); other != nil {
+				found = append(found, Overlap{first, module, other, verb})
+			}
+		}
+	}
+	return found
+}
+
+// servedBefore returns the verb of some modules that an ingress overlaps, or nil.
+func servedBefore(modules []*Module, ingress *Ingress) (*Module, *Verb) {
+	for _, m := range modules {
+		for _, verb := range m.Verbs {
+			if ingress != nil && verb.Ingress != nil && verb.Ingress.Overlaps(ingress) {
+				return m, verb
+			}
+		}
+	}
+	return nil, nil
+}
+
 func (i *Ingress) segments() []string {
 	return strings.Split(strings.TrimPrefix(i.Path, "/"), "/")
 }

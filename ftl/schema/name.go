@@ -3,14 +3,22 @@ package schema
 import (
 	"strings"
 	"unicode"
+
+	"github.com/tidemarkdb/tidemark/fault"
 )
 
 // MaxNameBytes bounds every name. A topic is stored under its module's name and
 // its own, joined by an underscore.
 const MaxNameBytes = 100
 
-// reservedModule is no module's name: the SDK's own types stand under it.
-const reservedModule = "ftl"
+// sdkModule is the name that the SDK's own types stand under.
+const sdkModule = "ftl"
+
+// reservedModules are the names that no module has, with the reason.
+var reservedModules = map[string]string{
+	sdkModule: "the SDK's own types stand under that name",
+	"topic":   "the tables of what is deployed begin with that name and an underscore, as its topics would",
+}
 
 // IsName reports whether text is a lowerCamel name: an ASCII letter in lower
 // case, then ASCII letters and digits, MaxNameBytes at most.
@@ -18,9 +26,17 @@ func IsName(text string) bool {
 	return isIdentifier(text) && text[0] >= 'a' && text[0] <= 'z' && !strings.Contains(text, "_") && len(text) <= MaxNameBytes
 }
 
-// IsModuleName reports whether text may name a module: a lowerCamel name other
-// than ftl.
-func IsModuleName(text string) bool { return IsName(text) && text != reservedModule }
+// CheckModuleName returns fault.InvalidClause, saying what would be accepted, for
+// a text that may not name a module: it is no lowerCamel name, or a reserved one.
+func CheckModuleName(text string) error {
+	if reason, reserved := reservedModules[text]; reserved {
+		return fault.New(fault.InvalidClause, "no module can be called %s: %s; give it another name", text, reason)
+	}
+	if !IsName(text) {
+		return fault.New(fault.InvalidClause, "%q is no name of a module; %s", text, acceptedName(text))
+	}
+	return nil
+}
 
 // LowerCamel makes a name of text, for saying what would have been accepted:
 // what is no letter or digit is left out and the letter after it raised. It

@@ -85,7 +85,7 @@ func (p *parser) module() *Module {
 	p.skip()
 	at := p.offset
 	m := &Module{Name: p.name("the module's name")}
-	if !IsModuleName(m.Name) {
+	if m.Name == sdkModule {
 		p.fail(at, "a module cannot be called "+m.Name+", where the SDK's own types stand")
 	}
 	p.inside = m.Name

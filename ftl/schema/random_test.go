@@ -64,7 +64,7 @@ func names() *rapid.Generator[string] {
 
 func refs() *rapid.Generator[schema.Ref] {
 	return rapid.Custom(func(t *rapid.T) schema.Ref {
-		return schema.Ref{Module: names().Filter(schema.IsModuleName).Draw(t, "module"), Name: rapid.OneOf(names(), rapid.SampledFrom([]string{"Int", "String", "E"})).Draw(t, "name")}
+		return schema.Ref{Module: names().Filter(isModuleName).Draw(t, "module"), Name: rapid.OneOf(names(), rapid.SampledFrom([]string{"Int", "String", "E"})).Draw(t, "name")}
 	})
 }
 
@@ -123,7 +123,7 @@ func modules() *rapid.Generator[*schema.Module] {
 		}
 		typed := types(3)
 		published := rapid.SliceOfN(refs(), 0, 3)
-		m := &schema.Module{Name: names().Filter(schema.IsModuleName).Draw(t, "module")}
+		m := &schema.Module{Name: names().Filter(isModuleName).Draw(t, "module")}
 		list("topics", func() {
 			m.Topics = append(m.Topics, &schema.Topic{
 				Name: named(), Event: typed.Draw(t, "event"), Exported: rapid.Bool().Draw(t, "exported"),
@@ -165,3 +165,5 @@ func modules() *rapid.Generator[*schema.Module] {
 		return m
 	})
 }
+
+func isModuleName(text string) bool { return schema.CheckModuleName(text) == nil }

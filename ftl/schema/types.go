@@ -66,7 +66,7 @@ func (c CatchRequest) String() string { return catchRequest.String() + "<" + c.E
 
 // catchRequest is the name of CatchRequest in the text. The module's name is
 // taken, so that nobody's type is called the same.
-var catchRequest = Ref{Module: reservedModule, Name: "CatchRequest"}
+var catchRequest = Ref{Module: sdkModule, Name: "CatchRequest"}
 
 func (Basic) isType()        {}
 func (Array) isType()        {}

@@ -20,8 +20,8 @@ func (s *Schema) Problems() []Problem {
 			continue
 		}
 		seen[m.Name] = true
-		if !IsModuleName(m.Name) {
-			v.report(m, PartName, acceptedName(m.Name), "%q is no name of a module", m.Name)
+		if err := CheckModuleName(m.Name); err != nil {
+			v.report(m, PartName, "", "%s", fault.Of(err).Message)
 		}
 		v.names()
 		each(m.Topics, v.topic)
@@ -254,7 +254,7 @@ func (v *validation) ingresses() {
 		v.parameters(verb)
 		for _, other := range v.module.Verbs[:i] {
 			if other.Ingress != nil && other.Ingress.Overlaps(verb.Ingress) {
-				v.report(verb, PartIngress, "give one of them another path", "verbs %s and %s would both serve a request: %s and %s", other.Name, verb.Name, other.Ingress, verb.Ingress)
+				v.report(verb, PartIngress, acceptedPath, "verbs %s and %s would both serve a request: %s and %s", other.Name, verb.Name, other.Ingress, verb.Ingress)
 				break
 			}
 		}

@@ -15,6 +15,7 @@ func TestAProblemIsNamed(t *testing.T) {
 	const base = "topic t E  topic u F  topic g E  subscription s t  subscription z t  data E { id String }  data F {}  verb c(ftl.CatchRequest<E>) "
 	for _, c := range []struct{ text, want string }{
 		{"module m {} module m {}", "module m: two modules are called m"},
+		{"module topic {}", "module topic: no module can be called topic: the tables of what is deployed begin with that name and an underscore, as its topics would; give it another name"},
 		{"module m { topic a E }", "module m: the event of topic a is of data type m.E, which does not exist"},
 		{"module m { topic a [o.E] }", "module m: the event of topic a is of data type o.E, which does not exist"},
 		{"module m { topic a {Float: Int} }", "module m: the event of topic a has a map whose keys are Float; they may be String or Int"},
@@ -166,5 +167,19 @@ func TestWhichPathsOverlap(t *testing.T) {
 	}
 	if (&schema.Ingress{Method: "GET", Path: "/a"}).Overlaps(&schema.Ingress{Method: "PUT", Path: "/a"}) {
 		t.Error("paths of two methods overlap")
+	}
+}
+
+func TestVerbsOfModulesThatAreServedTogetherOverlap(t *testing.T) {
+	s := parse(t, `
+		module m { data E { id String }  verb v(E) { +ingress http GET /a/{id} }  verb x() { +ingress http POST /b } }
+		module n { data E { id String }  verb w(E) { +ingress http GET /{id}/b }  verb y() { +ingress http GET /a/b }  verb z() }`)
+	if err := s.Validate(); err != nil {
+		t.Errorf("two modules that may be served apart are refused: %v", err)
+	}
+	overlaps := s.Overlaps()
+	const want = "verbs m.v and n.w would both serve a request: GET /a/{id} and GET /{id}/b; give one of them another path"
+	if len(overlaps) != 1 || !errors.Is(overlaps[0].Err(), fault.InvalidClause) || fault.Of(overlaps[0].Err()).Message != want {
+		t.Errorf("the overlaps are %v, want %s", overlaps, want)
 	}
 }

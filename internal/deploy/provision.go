@@ -42,6 +42,9 @@ func (h *Host) Provision(ctx context.Context, database string, deployments map[s
 	if err != nil {
 		return Changes{}, syntaxFault(err)
 	}
+	for _, overlap := range declared.Overlaps() {
+		return Changes{}, overlap.Err()
+	}
 	for _, module := range declared.Modules {
 		if err := checkDeployment(module.Name, deployments[module.Name]); err != nil {
 			return Changes{}, err

@@ -140,7 +140,11 @@ func TestADeploymentThatDoesNotFitIsRefusedWholeWithWhatWouldBeTaken(t *testing.
 		"a topic of a module that is not deployed": {
 			"module orders { subscription all shipping.parcels\n sink take(shipping.Parcel) { +subscribe all } }", fault.InvalidClause, []string{"shipping"},
 		},
-		"no schema":                        {"modul payments {}", fault.Syntax, []string{"line 1"}},
+		"no schema": {"modul payments {}", fault.Syntax, []string{"line 1"}},
+		"modules that serve one request": {
+			"module a { verb v() { +ingress http GET /x } }\nmodule b { verb w() { +ingress http GET /x } }",
+			fault.InvalidClause, []string{"a.v", "b.w", "GET /x", "give one of them another path"},
+		},
 		"a module with the tables' prefix": {"module topic { }", fault.InvalidClause, []string{"topic"}},
 	} {
 		_, err := n.tryProvision("d2", c.schema)

@@ -286,8 +286,15 @@ func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testi
 	dir := source(t, folder, 1)
 	w := &world{t: t, addresses: []string{freeAddress(t)}}
 	ingress := freeAddress(t)
-	dev := start(t, "module ledger listens on ", "ftl", "dev", "--plain", "--listen", w.addresses[0], "--ingress", ingress, folder)
+	dev := start(t, "verbs http://", "ftl", "dev", "--plain", "--listen", w.addresses[0], "--ingress", ingress, folder)
 	dev.said = "http://" + ingress
+	if early := postEntry(t, dev.said); early.StatusCode != http.StatusServiceUnavailable || early.Header.Get("Retry-After") == "" {
+		t.Errorf("before the first build is up it answers %s, %v", early.Status, early.Header)
+	}
+	w.await("the first build serves", func() bool { return postEntry(t, dev.said).StatusCode == http.StatusOK })
+	if told := dev.log.String(); strings.Count(told, "building the modules in "+dir+"\n") != 1 || strings.Count(told, "built in ") != 1 {
+		t.Errorf("of its one build it does not say when it begins and ends:\n%s", told)
+	}
 	w.deploys = []*process{dev}
 	posting, stopPosting := context.WithCancel(t.Context())
 	var posters sync.WaitGroup
@@ -302,6 +309,9 @@ func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testi
 	}
 	save(t, file, append(good, "\nvar broken int = 'no'\"\n"...))
 	w.await("the mistake is told", func() bool { return strings.Contains(dev.log.String(), "ledger.go:") })
+	if !strings.Contains(dev.log.String(), "the build failed after ") {
+		t.Error("that the build failed is not told")
+	}
 	saved := time.Now()
 	save(t, file, bytes.Replace(good, []byte("const version = 1"), []byte("const version = 2"), 1))
 	w.await("the new build takes entries", func() bool { return slices.Contains(w.versions("ledger_copied"), 2) })
@@ -313,6 +323,17 @@ func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testi
 	if taken := w.topic("ledger_copied"); !slices.Equal(taken, entries) || len(entries) < len(w.posted) {
 		t.Errorf("of %d entries accepted, %d are in the topic and %v were copied, want %v", len(w.posted), len(entries), taken, entries)
 	}
+}
+
+// postEntry posts an entry of its own.
+func postEntry(t *testing.T, url string) *http.Response {
+	t.Helper()
+	response, err := http.Post(url+"/entry", "application/json", strings.NewReader(`{"id":-1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response
 }
 
 func save(t *testing.T, file string, text []byte) {

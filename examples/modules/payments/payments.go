@@ -49,8 +49,11 @@ type Accepted struct {
 //ftl:verb
 //ftl:ingress POST /payment
 func Pay(ctx context.Context, payment Payment) (Accepted, error) {
+	if payment.Customer == "" {
+		return Accepted{}, ftl.RefuseField(fault.InvalidClause, "customer", "a payment names its customer")
+	}
 	if payment.Amount <= 0 {
-		return Accepted{}, ftl.Refuse(fault.InvalidClause, "an amount is in cents and more than 0, not %d", payment.Amount)
+		return Accepted{}, ftl.RefuseField(fault.InvalidClause, "amount", "an amount is in cents and more than 0, not %d", payment.Amount)
 	}
 	id := uuid.NewString()
 	err := Payins.Publish(ctx, Payin{ID: id, Customer: payment.Customer, Amount: payment.Amount, At: time.Now().UTC()})

@@ -1,8 +1,10 @@
 package payments
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/ftl"
 	"github.com/tidemarkdb/tidemark/ftl/ftltest"
 )
@@ -24,10 +26,12 @@ func TestEveryPaymentIsAddedToTheBalanceOfItsCustomer(t *testing.T) {
 	}
 }
 
-func TestAPaymentOfNothingIsRefused(t *testing.T) {
+func TestAPaymentOfNothingOrOfNobodyIsRefused(t *testing.T) {
 	ctx := ftltest.Context(t)
-	if _, err := ftl.Call(ctx, Pay, Payment{"ada", 0}); err == nil {
-		t.Fatal("it was accepted")
+	for _, payment := range []Payment{{"ada", 0}, {"ada", -5}, {"", 4000}} {
+		if _, err := ftl.Call(ctx, Pay, payment); !errors.Is(err, fault.InvalidClause) {
+			t.Errorf("%+v gives %v", payment, err)
+		}
 	}
 	if events := ftltest.EventsForTopic(ctx, Payins); len(events) != 0 {
 		t.Fatalf("it was published: %+v", events)
