@@ -1,13 +1,9 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,83 +15,46 @@ import (
 	"github.com/tidemarkdb/tidemark"
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
-// node is a process that is killed and started again at one address.
-type node struct {
-	*testing.T
-	binary, address string
-	arguments       []string
-	command         *exec.Cmd
-}
-
-func newNode(t *testing.T, binary string, arguments ...string) *node {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	n := &node{T: t, binary: binary, address: listener.Addr().String(), arguments: arguments}
-	check(t, listener.Close())
-	n.start()
-	t.Cleanup(n.kill)
-	return n
-}
-
-func (n *node) start() {
-	n.Helper()
-	n.command = exec.Command(n.binary, append([]string{"serve", "--listen", n.address}, n.arguments...)...)
-	out, err := n.command.StdoutPipe()
-	check(n.T, err)
-	check(n.T, n.command.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if !strings.Contains(line, "tidemark listens on") {
-		n.Fatalf("the node says %q: %v", line, err)
-	}
-}
-
-// kill is kill -9.
-func (n *node) kill() {
-	_ = n.command.Process.Kill()
-	_ = n.command.Wait()
-}
-
 func TestNodesThatAreKilled(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "tidemark")
-	out, err := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark").CombinedOutput()
-	if err != nil {
-		t.Fatalf("the binary does not build: %v\n%s", err, out)
-	}
+	nodetest.Binary(t)
 	postgrestest.Shared(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 
 	t.Run("one node that comes back", func(t *testing.T) {
-		n := newNode(t, binary, "--data", t.TempDir())
-		l := startLoad(t, "ws://"+n.address)
+		n := nodetest.Serve(t, "--data", t.TempDir())
+		l := startLoad(t, "ws://"+n.Address)
 		for range 3 {
 			l.awaitMore()
-			n.kill()
-			n.start()
+			n.Kill()
+			n.Again()
 		}
 		l.awaitMore()
 		l.stopAndCheck()
 	})
 	t.Run("three nodes on one PostgreSQL", func(t *testing.T) {
-		var nodes []*node
+		var nodes []*nodetest.Node
 		var addresses []string
 		for range 3 {
-			n := newNode(t, binary, "--postgres", postgrestest.Shared(t).URL())
-			nodes, addresses = append(nodes, n), append(addresses, n.address)
+			n := nodetest.Serve(t, "--postgres", postgrestest.Shared(t).URL())
+			nodes, addresses = append(nodes, n), append(addresses, n.Address)
 		}
 		l := startLoad(t, "ws://"+strings.Join(addresses, ","))
-		nodes[0].kill()
+		nodes[0].Kill()
 		l.awaitMore()
-		nodes[1].kill()
+		nodes[1].Kill()
 		l.awaitMore()
-		nodes[0].start()
-		nodes[2].kill()
+		nodes[0].Again()
+		nodes[2].Kill()
 		l.awaitMore()
 		l.stopAndCheck()
 	})
 }
+
+// patience is how long those that read or append may take to go on.
+const patience = 30 * time.Second
 
 // load is a program that appends, consumes, works and follows at once.
 type load struct {
@@ -221,13 +180,9 @@ func (l *load) follow() {
 func (l *load) awaitMore() {
 	l.Helper()
 	const more = 500
-	before, deadline := l.progress.Load(), time.Now().Add(30*time.Second)
-	for l.progress.Load() < before+more {
-		if time.Now().After(deadline) {
-			l.Fatalf("nothing goes on: %d appends acknowledged, %d before", l.progress.Load(), before)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	before := l.progress.Load()
+	nodetest.Eventually(l, patience, func() bool { return l.progress.Load() >= before+more },
+		"%d appends more than %d are acknowledged", more, before)
 }
 
 // stopAndCheck ends the load and compares what the store holds with what everyone
@@ -307,25 +262,20 @@ func read[T any](l *load, topic string) []T {
 // awaitReaders waits until the readers have seen all events.
 func (l *load) awaitReaders(count int) {
 	l.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	var info struct {
+		Readers map[string]struct {
+			Position int `json:"position"`
+		} `json:"readers"`
+		Groups map[string]struct {
+			Committed int `json:"committed"`
+		} `json:"groups"`
+	}
+	nodetest.Eventually(l, patience, func() bool {
 		rows, err := l.db.Query(l.Context(), "INFO FOR TOPIC events", nil)
 		check(l.T, err)
-		var info struct {
-			Readers map[string]struct {
-				Position int `json:"position"`
-			} `json:"readers"`
-			Groups map[string]struct {
-				Committed int `json:"committed"`
-			} `json:"groups"`
-		}
 		check(l.T, rows.Scan(&info))
-		if info.Readers["copier"].Position == count && info.Groups["g"].Committed == count {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.Fatalf("of %d events: %+v", count, info)
-		}
-	}
+		return info.Readers["copier"].Position == count && info.Groups["g"].Committed == count
+	}, "all have read the %d events: %+v", count, &info)
 }
 
 func TestAStoreWithoutANodeSaysWhatItTried(t *testing.T) {
