@@ -76,6 +76,7 @@ func (s slowSync) ReuseForWrite(from, to string, category vfs.DiskWriteCategory)
 
 func (s slowSync) Unwrap() vfs.FS { return s.FS }
 
+// slowFile takes its time on purpose, as a disk does.
 type slowFile struct {
 	vfs.File
 	delay time.Duration

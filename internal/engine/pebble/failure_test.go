@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 var ctx = context.Background()
@@ -419,13 +420,7 @@ func TestAnIdleSpaceDoesNotHoldBackTheOthersSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for pebble.OldestSnapshot(e) == before {
-		if time.Now().After(deadline) {
-			t.Fatal("the idle space's snapshot was not renewed")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	nodetest.Eventually(t, 10*time.Second, func() bool { return pebble.OldestSnapshot(e) != before }, "the idle space's snapshot is renewed")
 	if shown := count(t, idle); shown != 1 {
 		t.Fatalf("the idle space is at %d", shown)
 	}

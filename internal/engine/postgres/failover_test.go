@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 // The primary crashes in the middle of commits of two engines, the standby is
@@ -65,12 +66,12 @@ func TestAFailoverLosesNoCommitAndMakesNoneTwice(t *testing.T) {
 		defer mu.Unlock()
 		return len(acknowledged)
 	}
-	eventually(t, "no commits before the failover", func() bool { return made() > 50 })
+	nodetest.Eventually(t, promptly, func() bool { return made() > 50 }, "there are commits before the failover")
 	checkStandby(t, standby)
 	primary.Crash()
 	standby.Promote(t)
 	before := made()
-	eventually(t, "no commits after the failover", func() bool { return made() > before+50 })
+	nodetest.Eventually(t, promptly, func() bool { return made() > before+50 }, "there are commits after the failover")
 	close(stop)
 	committing.Wait()
 	want := strconv.Itoa(len(acknowledged))

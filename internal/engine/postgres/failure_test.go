@@ -16,16 +16,17 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
-// eventually waits for something that another goroutine brings about.
-func eventually(t *testing.T, what string, is func() bool) {
+// promptly is how long something may take that others bring about.
+const promptly = 10 * time.Second
+
+// throughProxy is a way to a cluster that a test cuts, and the URL of it.
+func throughProxy(t *testing.T, cluster *postgrestest.Cluster) (*nodetest.Proxy, string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-	}
+	p := nodetest.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", cluster.Port()), nil)
+	return p, "postgres://postgres@" + p.Address() + "/postgres"
 }
 
 // The outcome of a commit whose connection is lost is found out: one that
@@ -34,17 +35,17 @@ func TestACommitCutOffFromItsAnswerIsMadeOnce(t *testing.T) {
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
 	for name, test := range map[string]struct {
 		id       engine.SpaceID
-		lose     func(*proxy)
+		lose     func(*nodetest.Proxy)
 		wantRuns int
 	}{
-		"the answer is lost":  {1, func(p *proxy) { p.dropAnswers.Store(true) }, 1},
-		"the request is lost": {2, func(p *proxy) { p.dropRequests.Store(true) }, 2},
-		"the connection is":   {3, func(p *proxy) { p.cut() }, 2},
+		"the answer is lost":  {1, func(p *nodetest.Proxy) { p.LoseAnswers.Store(true) }, 1},
+		"the request is lost": {2, func(p *nodetest.Proxy) { p.LoseRequests.Store(true) }, 2},
+		"the connection is":   {3, (*nodetest.Proxy).Break, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProxy(t, cluster.Port())
+			p, url := throughProxy(t, cluster)
 			// Without notifications, so that nothing else is answered.
-			s := space(t, open(t, postgres.Options{URL: p.url(), Schema: schema, DisableNotify: true}), test.id)
+			s := space(t, open(t, postgres.Options{URL: url, Schema: schema, DisableNotify: true}), test.id)
 			const before = 3 // So that the statements are prepared, and COMMIT goes in one request.
 			for range before {
 				if _, err := s.Commit(ctx, count); err != nil {
@@ -58,12 +59,12 @@ func TestACommitCutOffFromItsAnswerIsMadeOnce(t *testing.T) {
 				}
 				if runs++; runs == 1 {
 					test.lose(p)
-					seen := p.answered.Load()
+					seen := p.Answered.Load()
 					time.AfterFunc(200*time.Millisecond, func() {
-						if answered := p.answered.Load() > seen; answered != (test.wantRuns == 1) && name != "the connection is" {
+						if answered := p.Answered.Load() > seen; answered != (test.wantRuns == 1) && name != "the connection is" {
 							t.Errorf("the server answered: %v", answered)
 						}
-						p.cut()
+						p.Break()
 					})
 				}
 				return nil
@@ -81,8 +82,8 @@ func TestACommitCutOffFromItsAnswerIsMadeOnce(t *testing.T) {
 // While the lost transaction is still running, its outcome is waited for.
 func TestTheOutcomeOfACommitThatIsStillRunningIsWaitedFor(t *testing.T) {
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
-	p := newProxy(t, cluster.Port())
-	s := space(t, open(t, postgres.Options{URL: p.url(), Schema: schema}), 1)
+	p, url := throughProxy(t, cluster)
+	s := space(t, open(t, postgres.Options{URL: url, Schema: schema}), 1)
 	for range 3 {
 		if _, err := s.Commit(ctx, count); err != nil {
 			t.Fatal(err)
@@ -99,9 +100,8 @@ func TestTheOutcomeOfACommitThatIsStillRunningIsWaitedFor(t *testing.T) {
 	sequence, err := s.Commit(ctx, func(c engine.Commit) error {
 		if runs++; runs == 1 {
 			time.AfterFunc(300*time.Millisecond, func() {
-				p.refusing.Store(true)
-				p.cut()
-				time.AfterFunc(200*time.Millisecond, func() { p.refusing.Store(false) })
+				p.Cut()
+				time.AfterFunc(200*time.Millisecond, p.Heal)
 			})
 		}
 		return count(c)
@@ -118,8 +118,8 @@ func TestTheOutcomeOfACommitThatIsStillRunningIsWaitedFor(t *testing.T) {
 // Connections are cut at random while several goroutines commit and read.
 func TestCommitsUnderRandomCutsAreMadeOnceEach(t *testing.T) {
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
-	p := newProxy(t, cluster.Port())
-	s := space(t, open(t, postgres.Options{URL: p.url(), Schema: schema}), 1)
+	p, url := throughProxy(t, cluster)
+	s := space(t, open(t, postgres.Options{URL: url, Schema: schema}), 1)
 	stop := make(chan struct{})
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
@@ -130,10 +130,10 @@ func TestCommitsUnderRandomCutsAreMadeOnceEach(t *testing.T) {
 			case <-time.After(time.Duration(10+rand.IntN(60)) * time.Millisecond):
 			}
 			if rand.IntN(2) == 0 {
-				p.dropAnswers.Store(true)
-				time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+				p.LoseAnswers.Store(true)
+				time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond) // So that answers do get lost, a few or more.
 			}
-			p.cut()
+			p.Break()
 		}
 	})
 	const committers, each = 4, 40
@@ -273,9 +273,9 @@ func TestAPrimaryThatIsReadOnlyIsUnavailableAndGoesOnWhenItIsNot(t *testing.T) {
 	readOnly := func(value string) {
 		cluster.SQL(t, "ALTER SYSTEM SET default_transaction_read_only = "+value)
 		cluster.SQL(t, "SELECT pg_reload_conf()")
-		eventually(t, "the setting is not in force", func() bool {
+		nodetest.Eventually(t, promptly, func() bool {
 			return strings.Contains(cluster.Query(t, "SHOW default_transaction_read_only"), value)
-		})
+		}, "the setting is in force")
 	}
 	backend := func() string {
 		return cluster.Query(t, "SELECT pid FROM pg_stat_activity WHERE application_name = 'was_writable'")

@@ -59,10 +59,14 @@ var shared struct {
 	err     error
 }
 
-// Main runs the tests of a binary and removes the shared cluster after them.
-// It is called by TestMain and does not return.
-func Main(m *testing.M) {
+// Main runs the tests of a binary, removes the shared cluster after them and
+// calls what else is to be done then. It is called by TestMain and does not
+// return.
+func Main(m *testing.M, after ...func()) {
 	code := m.Run()
+	for _, do := range after {
+		do()
+	}
 	if shared.cluster != nil {
 		shared.cluster.remove()
 	}
