@@ -54,11 +54,11 @@ func (c *ftlDevCommand) Run(s *surroundings) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	changed, stopWatching, err := watch(dirs)
+	watched, err := watch(dirs)
 	if err != nil {
 		return err
 	}
-	defer stopWatching()
+	defer watched.stop()
 	keep, err := os.MkdirTemp("", "tidemark-ftl-")
 	if err != nil {
 		return err
@@ -83,10 +83,13 @@ func (c *ftlDevCommand) Run(s *surroundings) error {
 	defer dev.runners.end()
 	for {
 		dev.deploy(s.ctx)
+		if folders, err := extract.Imported(s.ctx, dirs...); err == nil {
+			watched.imports(folders)
+		}
 		select {
 		case <-s.ctx.Done():
 			return nil
-		case <-changed:
+		case <-watched.changed:
 		}
 	}
 }

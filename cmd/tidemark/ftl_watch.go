@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,53 +18,98 @@ import (
 // to be saved: editors write a file in several steps.
 const settleTime = 100 * time.Millisecond
 
-// watch tells when a source file of modules was saved, or the go.mod or go.sum
-// that they are built with, once for what is saved together.
-func watch(dirs []string) (changed <-chan struct{}, stop func(), err error) {
+// watching watches what modules are built from.
+type watching struct {
+	// changed holds a token when something was saved, one for what is saved
+	// together.
+	changed chan struct{}
+	watcher *fsnotify.Watcher
+	// modules are the modules' folders.
+	modules []string
+
+	mu sync.Mutex
+	// imported are the folders of packages that the modules import; protected
+	// by mu.
+	imported map[string]bool
+}
+
+// watch begins to watch modules: their source files, and the go.mod and go.sum
+// that they are built with.
+func watch(dirs []string) (*watching, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, dir := range dirs {
 		if err := watchModule(watcher, dir); err != nil {
 			_ = watcher.Close()
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	saved := make(chan struct{}, 1)
-	go func() {
-		var settled <-chan time.Time
-		for {
-			select {
-			case event, open := <-watcher.Events:
-				if !open {
-					return
-				}
-				inModule := isBelow(dirs, event.Name)
-				isNew := inModule && event.Has(fsnotify.Create) && isFolder(event.Name)
-				if isNew {
-					_ = watchBelow(watcher, event.Name)
-				}
-				// What is in a new folder may have come before it was watched.
-				if isNew || (inModule && isSource(event.Name) || isRequirement(event.Name)) && !event.Has(fsnotify.Chmod) {
-					settled = time.After(settleTime)
-				}
-			case _, open := <-watcher.Errors:
-				// Events were lost: what changed is not known.
-				if !open {
-					return
-				}
+	w := &watching{changed: make(chan struct{}, 1), watcher: watcher, modules: dirs, imported: map[string]bool{}}
+	go w.run()
+	return w, nil
+}
+
+func (w *watching) stop() { _ = w.watcher.Close() }
+
+// imports has the folders of packages watched that the modules import. One that
+// cannot be watched is none.
+func (w *watching) imports(folders []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, folder := range folders {
+		if !w.imported[folder] && w.watcher.Add(folder) == nil {
+			w.imported[folder] = true
+		}
+	}
+}
+
+func (w *watching) run() {
+	var settled <-chan time.Time
+	for {
+		select {
+		case event, open := <-w.watcher.Events:
+			if !open {
+				return
+			}
+			if w.concerns(event) {
 				settled = time.After(settleTime)
-			case <-settled:
-				settled = nil
-				select {
-				case saved <- struct{}{}:
-				default:
-				}
+			}
+		case _, open := <-w.watcher.Errors:
+			// Events were lost: what changed is not known.
+			if !open {
+				return
+			}
+			settled = time.After(settleTime)
+		case <-settled:
+			settled = nil
+			select {
+			case w.changed <- struct{}{}:
+			default:
 			}
 		}
-	}()
-	return saved, func() { _ = watcher.Close() }, nil
+	}
+}
+
+// concerns reports whether an event is of what the modules are built from.
+func (w *watching) concerns(event fsnotify.Event) bool {
+	inModule := isBelow(w.modules, event.Name)
+	if inModule && event.Has(fsnotify.Create) && isFolder(event.Name) {
+		// What is in it may have come before it was watched.
+		_ = watchBelow(w.watcher, event.Name)
+		return true
+	}
+	if event.Has(fsnotify.Chmod) {
+		return false
+	}
+	return (inModule || w.isImported(event.Name)) && isSource(event.Name) || isRequirement(event.Name)
+}
+
+func (w *watching) isImported(file string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.imported[filepath.Dir(file)]
 }
 
 // watchModule watches a module's folder and that of its go.mod.

@@ -10,18 +10,19 @@ import (
 func TestWhatIsWatchedIsTheSourceOfModulesAndWhatTheyAreBuiltWith(t *testing.T) {
 	root := t.TempDir()
 	module := filepath.Join(root, "payments")
-	for _, file := range []string{"go.mod", "payments/ftl.toml", "payments/below/types.go", "beside/other.go"} {
+	for _, file := range []string{"go.mod", "payments/ftl.toml", "payments/below/types.go", "beside/other.go", "imported/money.go"} {
 		saveFile(t, filepath.Join(root, file))
 	}
-	changed, stop, err := watch([]string{module})
+	watched, err := watch([]string{module})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
-	for _, file := range []string{"go.mod", "go.sum", "payments/payments.go", "payments/below/types.go", "payments/new/new.go"} {
+	defer watched.stop()
+	watched.imports([]string{filepath.Join(root, "imported"), filepath.Join(root, "gone")})
+	for _, file := range []string{"imported/money.go", "go.mod", "go.sum", "payments/payments.go", "payments/below/types.go", "payments/new/new.go"} {
 		saveFile(t, filepath.Join(root, file))
 		select {
-		case <-changed:
+		case <-watched.changed:
 		case <-time.After(10 * time.Second):
 			t.Errorf("%s is saved, and nobody is told", file)
 		}
@@ -29,7 +30,7 @@ func TestWhatIsWatchedIsTheSourceOfModulesAndWhatTheyAreBuiltWith(t *testing.T) 
 	for _, file := range []string{"payments/.ftl/main.go", "payments/payments_test.go", "payments/notes.txt", "beside/other.go", "root.go", "store/below/1.go"} {
 		saveFile(t, filepath.Join(root, file))
 		select {
-		case <-changed:
+		case <-watched.changed:
 			t.Errorf("%s is saved, and it is told", file)
 		case <-time.After(3 * settleTime):
 		}
