@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
@@ -60,7 +61,5 @@ func BenchmarkATopicIntoATable(b *testing.B) {
 	}
 	b.ResetTimer()
 	run("DEFINE TOPIC CONSUMER c FROM events GROUP 'g' INTO rows IDENTITY k MAP v AS v, text AS text ON FAILURE stop")
-	for !strings.Contains(run("INFO FOR TOPIC events"), `"lag":0`) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	nodetest.Eventually(b, 10*time.Minute, func() bool { return strings.Contains(run("INFO FOR TOPIC events"), `"lag":0`) }, "all messages are applied")
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 // failing is an engine whose commits fail while a test says so, as those of a
@@ -57,13 +57,7 @@ func failingNode(t *testing.T) (*node, failing) {
 // waitRefused waits until the engine has refused a number of commits.
 func (f failing) waitRefused(t *testing.T, n int64) {
 	t.Helper()
-	deadline := time.Now().Add(promised)
-	for f.refused.Load() < n {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d commits were refused, and %d were waited for", f.refused.Load(), n)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	nodetest.Eventually(t, promised, func() bool { return f.refused.Load() >= n }, "%d commits are refused", n)
 }
 
 func TestACommitThatFailsMovesNothingQuarantinesNothingAndIsTriedAgain(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
@@ -220,22 +221,20 @@ func TestMembersShareThePartitionsAndEachIsReadOnce(t *testing.T) {
 	}
 }
 
+// noticedWithin is how long the Kafka client may take to see that what was not
+// there is.
+const noticedWithin = 20 * time.Second
+
 func TestATopicThatDoesNotExistYetIsReadOnceItDoes(t *testing.T) {
 	b, n := newBroker(t), kafkaNode(t)
 	n.run(b.declare("TOPIC 'later' GROUP 'g' FORMAT json INTO orders IDENTITY order_id MAP amount AS total ON FAILURE stop"))
 	n.eventuallyHas("INFO FOR KAFKA CONSUMER orders_in", `"running":true`)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // So that it has looked for the topic in vain.
 	if err := b.CreateTopic("later", 1, nil); err != nil {
 		t.Fatal(err)
 	}
 	b.produceText("later", `{"order_id": 1, "amount": 1}`)
-	deadline := time.Now().Add(20 * time.Second)
-	for n.run("SELECT * FROM orders") == "[]" {
-		if time.Now().After(deadline) {
-			t.Fatal(n.run("INFO FOR KAFKA CONSUMER orders_in"))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	nodetest.Eventually(t, noticedWithin, func() bool { return n.run("SELECT * FROM orders") != "[]" }, "the topic is read; log:\n%s", n.log)
 }
 
 func TestAnOffsetThatIsGoneIsToldAndCounted(t *testing.T) {
@@ -282,13 +281,7 @@ func TestABrokerThatComesBackIsReadOn(t *testing.T) {
 	n.eventuallyHas("INFO FOR KAFKA CONSUMER orders_in", "refused")
 	again := newBroker(t, kfake.DataDir(dir), kfake.Ports(port))
 	again.produceText("orders", `{"order_id": 2, "amount": 2}`)
-	deadline := time.Now().Add(20 * time.Second)
-	for n.run("SELECT * FROM orders:2") == "[]" {
-		if time.Now().After(deadline) {
-			t.Fatal(n.run("INFO FOR KAFKA CONSUMER orders_in"))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	nodetest.Eventually(t, noticedWithin, func() bool { return n.run("SELECT * FROM orders:2") != "[]" }, "the broker that came back is read; log:\n%s", n.log)
 }
 
 func TestAMemberThatLostItsPartitionWritesNothingOfIt(t *testing.T) {

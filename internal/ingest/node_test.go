@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
@@ -153,17 +154,12 @@ func (n *node) eventuallyHas(statement string, wanted ...string) string {
 
 func (n *node) eventuallyIs(statement string, is func(string) bool, want string) string {
 	n.Helper()
-	deadline := time.Now().Add(promised)
-	for {
-		got := n.run(statement)
-		if is(got) {
-			return got
-		}
-		if time.Now().After(deadline) {
-			n.Fatalf("%s\nwant %s\ngot  %s\nlog:\n%s", statement, want, got, n.log)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	var answers struct{ last string }
+	nodetest.Eventually(n, promised, func() bool {
+		answers.last = n.run(statement)
+		return is(answers.last)
+	}, "%s answers %s: %+v\nlog:\n%s", statement, want, &answers, n.log)
+	return answers.last
 }
 
 // always checks for a while that a statement keeps answering the same.
@@ -173,6 +169,6 @@ func (n *node) always(statement, want string) {
 		if got := n.run(statement); got != want {
 			n.Fatalf("%s\nwant %s\ngot  %s", statement, want, got)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // What must not happen has time to.
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/server"
 	"github.com/tidemarkdb/tidemark/value"
 )
@@ -275,13 +276,10 @@ func TestSessionsPastTheLimitsAreRefusedAndTakenAgainLater(t *testing.T) {
 		t.Fatalf("got %d %s %v", status, body, header)
 	}
 	_ = first.conn.CloseNow()
-	deadline := time.Now().Add(10 * time.Second)
-	for status != 200 && time.Now().Before(deadline) {
-		status, body, _ = n.post("/sql", "SLEEP 0s")
-	}
-	if status != 200 {
-		t.Fatalf("after one session ended: %d %s", status, body)
-	}
+	n.await("after one session ended another is taken", func() bool {
+		status, _, _ := n.post("/sql", "SLEEP 0s")
+		return status == http.StatusOK
+	})
 	_ = second.conn.CloseNow()
 }
 
@@ -320,11 +318,7 @@ func TestACallerThatLeavesEndsItsStatement(t *testing.T) {
 // await waits until something holds.
 func (n *node) await(what string, holds func() bool) {
 	n.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.Fatalf("it never came to be that %s", what)
-		}
-	}
+	nodetest.Eventually(n, 10*time.Second, holds, "%s", what)
 }
 
 // metric is the value of a metric without labels, or with those in its name.

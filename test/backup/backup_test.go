@@ -3,78 +3,25 @@
 package backup_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	client "github.com/tidemarkdb/tidemark/client/go"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-var binary string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "tidemark-backup-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	binary = filepath.Join(folder, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "the binary does not build: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
-// tidemark runs the binary to its end.
-func tidemark(t *testing.T, stdin string, arguments ...string) string {
-	t.Helper()
-	command := exec.Command(binary, arguments...)
-	command.Stdin = strings.NewReader(stdin)
-	var failure strings.Builder
-	command.Stderr = &failure
-	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("tidemark %s: %v\n%s%s", strings.Join(arguments, " "), err, out, failure.String())
-	}
-	return string(out)
-}
-
-// serve starts a node and returns its URL.
-func serve(t *testing.T, arguments ...string) string {
-	t.Helper()
-	command := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, arguments...)...)
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, url, listens := strings.Cut(strings.TrimSpace(line), "listens on ")
-	if !listens {
-		t.Fatalf("the node says %q, %v", line, err)
-	}
-	return url
-}
+func TestMain(m *testing.M) { postgrestest.Main(m, nodetest.Remove) }
 
 // writers append to two databases, first to first and then to second, and count
 // what was acknowledged.
@@ -132,6 +79,9 @@ func session(t *testing.T, url, database string) *client.Session {
 	return s
 }
 
+// soon is how long something may take that a node does by itself.
+const soon = 20 * time.Second
+
 const define = `DEFINE NAMESPACE n; USE NAMESPACE n; DEFINE DATABASE first; DEFINE DATABASE second;
 	USE DATABASE first; DEFINE TOPIC events; USE DATABASE second; DEFINE TOPIC events;`
 
@@ -139,7 +89,7 @@ const define = `DEFINE NAMESPACE n; USE NAMESPACE n; DEFINE DATABASE first; DEFI
 func messages(t *testing.T, database string, source ...string) []string {
 	t.Helper()
 	var lines []string
-	for line := range strings.Lines(tidemark(t, "", append(append([]string{"export"}, source...), "--format", "json", "--database", "n/"+database)...)) {
+	for line := range strings.Lines(nodetest.MustRun(t, "", append(append([]string{"export"}, source...), "--format", "json", "--database", "n/"+database)...)) {
 		if strings.Contains(line, `"table":"events"`) {
 			lines = append(lines, line)
 		}
@@ -157,8 +107,8 @@ func TestABackupTakenWhileClientsWriteIsOneMomentOfTheStore(t *testing.T) {
 		{name: "postgres", source: []string{"--postgres", shared}, restored: []string{"--data", filepath.Join(t.TempDir(), "restored")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			url := serve(t, c.source...)
-			tidemark(t, define, "run", "--url", url)
+			url := nodetest.Serve(t, c.source...).URL
+			nodetest.MustRun(t, define, "run", "--url", url)
 			w := startWriters(t, url, 8)
 			select {
 			case <-w.busy:
@@ -168,15 +118,15 @@ func TestABackupTakenWhileClientsWriteIsOneMomentOfTheStore(t *testing.T) {
 			before := w.first.Load()
 			beforeSecond := w.second.Load()
 			folder := t.TempDir()
-			path := strings.TrimSpace(tidemark(t, "", "backup", "--url", url, folder))
+			path := strings.TrimSpace(nodetest.MustRun(t, "", "backup", "--url", url, folder))
 			w.end()
 			if held, err := os.ReadDir(folder); err != nil || len(held) != 1 || filepath.Join(folder, held[0].Name()) != path {
 				t.Fatalf("the folder of the backup holds %v, %v, and %s was told", held, err, path)
 			}
-			if out := tidemark(t, "", "restore", "--check", path); !strings.HasPrefix(out, "whole") {
+			if out := nodetest.MustRun(t, "", "restore", "--check", path); !strings.HasPrefix(out, "whole") {
 				t.Errorf("the backup is said to be %s", out)
 			}
-			tidemark(t, "", append([]string{"restore", path}, c.restored...)...)
+			nodetest.MustRun(t, "", append([]string{"restore", path}, c.restored...)...)
 
 			counts := map[string]int{}
 			for _, database := range []string{"first", "second"} {
@@ -194,7 +144,7 @@ func TestABackupTakenWhileClientsWriteIsOneMomentOfTheStore(t *testing.T) {
 			}
 			t.Logf("restored %v", counts)
 			// Positions go on.
-			out := tidemark(t, "USE NAMESPACE n; USE DATABASE first; CREATE events = 'next';", append([]string{"run", "--json"}, c.restored...)...)
+			out := nodetest.MustRun(t, "USE NAMESPACE n; USE DATABASE first; CREATE events = 'next';", append([]string{"run", "--json"}, c.restored...)...)
 			if want := fmt.Sprintf(`"position":%d,`, counts["first"]+1); !strings.Contains(out, want) {
 				t.Errorf("the next message is not at %s: %s", want, out)
 			}
@@ -205,33 +155,83 @@ func TestABackupTakenWhileClientsWriteIsOneMomentOfTheStore(t *testing.T) {
 func TestAStoreMovesBetweenEnginesAndBack(t *testing.T) {
 	folder := t.TempDir()
 	first, again := filepath.Join(folder, "first"), filepath.Join(folder, "again")
-	tidemark(t, define+"CREATE events = { n: 1 }; READ FROM events FOR CONSUMER 'c';", "run", "--data", first)
+	nodetest.MustRun(t, define+"CREATE events = { n: 1 }; READ FROM events FOR CONSUMER 'c';", "run", "--data", first)
 	shared := postgrestest.New(t).URL()
-	tidemark(t, tidemark(t, "", "backup", "--data", first, "-"), "restore", "--postgres", shared, "-")
-	tidemark(t, tidemark(t, "", "backup", "--postgres", shared, "-"), "restore", "--data", again, "-")
+	nodetest.MustRun(t, nodetest.MustRun(t, "", "backup", "--data", first, "-"), "restore", "--postgres", shared, "-")
+	nodetest.MustRun(t, nodetest.MustRun(t, "", "backup", "--postgres", shared, "-"), "restore", "--data", again, "-")
 	info := "USE NAMESPACE n; USE DATABASE second; INFO FOR TOPIC events; READ FROM events;"
-	want, got := tidemark(t, info, "run", "--json", "--data", first), tidemark(t, info, "run", "--json", "--data", again)
+	want, got := nodetest.MustRun(t, info, "run", "--json", "--data", first), nodetest.MustRun(t, info, "run", "--json", "--data", again)
 	if got != want || !strings.Contains(want, `"readers":{"c":{"lag":0,"position":1}}`) {
 		t.Errorf("there and back it is\n%s\nand was\n%s", got, want)
 	}
-	command := exec.Command(binary, "restore", "--postgres", shared, "-")
-	command.Stdin = strings.NewReader(tidemark(t, "", "backup", "--data", first, "-"))
-	if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), "must be empty") {
-		t.Errorf("a store is restored over another: %v %s", err, out)
+	if _, errors, status := nodetest.Run(t, nodetest.MustRun(t, "", "backup", "--data", first, "-"), "restore", "--postgres", shared, "-"); status == 0 || !strings.Contains(errors, "must be empty") {
+		t.Errorf("a store is restored over another: %d %s", status, errors)
 	}
 }
 
 func TestAnExportGoesThroughANodeAndBack(t *testing.T) {
-	url := serve(t)
-	tidemark(t, define+`CREATE events = { n: 1 }; CREATE events:'x' = 'two'; DEFINE TABLE orders (at datetime);
+	url := nodetest.Serve(t).URL
+	nodetest.MustRun(t, define+`CREATE events = { n: 1 }; CREATE events:'x' = 'two'; DEFINE TABLE orders (at datetime);
 		INSERT INTO orders [{ id: 1, at: d'2026-01-31T10:00:00Z' }];`, "run", "--url", url)
 	for _, format := range []string{"statements", "json"} {
-		exported := tidemark(t, "", "export", "--url", url, "--database", "n/second", "--format", format)
-		into := serve(t)
-		tidemark(t, exported, "import", "--url", into, "--database", "n/second", "--quiet", "-")
+		exported := nodetest.MustRun(t, "", "export", "--url", url, "--database", "n/second", "--format", format)
+		into := nodetest.Serve(t).URL
+		nodetest.MustRun(t, exported, "import", "--url", into, "--database", "n/second", "--quiet", "-")
 		look := "USE NAMESPACE n; USE DATABASE second; SELECT * FROM orders; INFO FOR DATABASE; SELECT count() AS n FROM events;"
-		if got, want := tidemark(t, look, "run", "--json", "--url", into), tidemark(t, look, "run", "--json", "--url", url); got != want {
+		if got, want := nodetest.MustRun(t, look, "run", "--json", "--url", into), nodetest.MustRun(t, look, "run", "--json", "--url", url); got != want {
 			t.Errorf("%s: imported is\n%s\nand exported was\n%s\nby\n%s", format, got, want, exported)
 		}
+	}
+}
+
+// Who takes a backup of a node that is told to end has none, and knows it; and
+// the node ends in order.
+func TestABackupOfANodeThatIsToldToEndIsNone(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "store")
+	node := nodetest.Serve(t, "--data", data)
+	nodetest.MustRun(t, define, "run", "--url", node.URL)
+	writer := session(t, node.URL, "second")
+	defer func() { _ = writer.Close() }()
+	const count = 64
+	large := map[string]value.Value{"v": value.String(strings.Repeat("x", 1<<20))}
+	for range count {
+		if answers, err := writer.Run(t.Context(), "CREATE events = $v;", large); err != nil || answers[0].Err != nil {
+			t.Fatal(err, answers)
+		}
+	}
+	way := nodetest.NewProxy(t, node.Address, nil)
+	folder := t.TempDir()
+	type outcome struct {
+		errors string
+		status int
+	}
+	taken := make(chan outcome, 1)
+	go func() {
+		_, errors, status := nodetest.Run(t, "", "backup", "--url", "http://"+way.Address(), folder)
+		taken <- outcome{errors, status}
+	}()
+	nodetest.Eventually(t, soon, func() bool { return way.Answered.Load() > 0 }, "the backup begins")
+	way.Freeze() // So that it does not end before the node does.
+	node.Signal(syscall.SIGTERM)
+	nodetest.Eventually(t, soon, func() bool {
+		response, err := http.Get(node.URL + "/ready")
+		if err != nil {
+			return true
+		}
+		_ = response.Body.Close()
+		return response.StatusCode != http.StatusOK
+	}, "the node goes away")
+	way.Heal()
+	if status := node.Wait(); status != 0 {
+		t.Errorf("the node ends with %d\n%s", status, node.Stderr)
+	}
+	if o := <-taken; o.status != 1 || !strings.Contains(o.errors, "cut off") {
+		t.Errorf("the backup ends with %d: %s", o.status, o.errors)
+	}
+	if held, err := os.ReadDir(folder); err != nil || len(held) > 0 {
+		t.Errorf("it leaves %v %v", held, err)
+	}
+	if kept := len(messages(t, "second", "--data", data)); kept != count {
+		t.Errorf("of %d messages the store has %d", count, kept)
 	}
 }

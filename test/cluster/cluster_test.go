@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 var (
@@ -80,7 +81,7 @@ func TestProcessesOnOnePostgresKeepTheirPromises(t *testing.T) {
 	}
 	c.disturb(length)
 	for _, n := range c.nodes {
-		n.process.close(t)
+		n.process.close()
 	}
 	_, db := openStore(t, postgres.Options{URL: c.standby.TCP()})
 	history := append(c.history(), drain(t, db)...)
@@ -131,7 +132,7 @@ func (c *cluster) start(n *node) {
 	n.histories = append(n.histories, history)
 	n.process = start(c, order{
 		Name: name, Work: true, History: history, Seed: c.random.Uint64(),
-		URL: fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", n.proxies[0].address(), n.proxies[1].address()),
+		URL: fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", n.proxies[0].Address(), n.proxies[1].Address()),
 	})
 }
 
@@ -148,11 +149,11 @@ func (c *cluster) disturb(length time.Duration) {
 	if length > 2*longPause {
 		free = c.nodes[1:]
 		time.Sleep(time.Second) // So that it is in the middle of something.
-		c.nodes[0].process.signal(syscall.SIGSTOP)
+		c.nodes[0].process.Signal(syscall.SIGSTOP)
 	}
 	for failedOver := false; time.Since(began) < length; {
 		if len(free) < processes && time.Since(began) > longPause {
-			c.nodes[0].process.signal(syscall.SIGCONT)
+			c.nodes[0].process.Signal(syscall.SIGCONT)
 			free = c.nodes[:]
 		}
 		if !failedOver && time.Since(began) > length/2 {
@@ -161,6 +162,7 @@ func (c *cluster) disturb(length time.Duration) {
 			c.standby.Promote(c)
 		}
 		c.disturbOne(free[c.random.IntN(len(free))])
+		// The processes work meanwhile.
 		time.Sleep(time.Duration(200+c.random.IntN(600)) * time.Millisecond)
 	}
 }
@@ -171,24 +173,25 @@ func (c *cluster) disturbOne(n *node) {
 	take, giveBack := func() {}, func() {}
 	switch c.random.IntN(4) {
 	case 0:
-		n.process.kill()
+		n.process.Kill()
 		c.start(n)
 		return
 	case 1:
-		take, giveBack = func() { n.process.signal(syscall.SIGSTOP) }, func() { n.process.signal(syscall.SIGCONT) }
+		take, giveBack = func() { n.process.Signal(syscall.SIGSTOP) }, func() { n.process.Signal(syscall.SIGCONT) }
 	case 2:
-		take, giveBack = func() { n.each((*proxy).cut) }, func() { n.each((*proxy).heal) }
+		take, giveBack = func() { n.each((*nodetest.Proxy).Cut) }, func() { n.each((*nodetest.Proxy).Heal) }
 	case 3:
-		take, giveBack = func() { n.each((*proxy).freeze) }, func() { n.each((*proxy).heal) }
+		take, giveBack = func() { n.each((*nodetest.Proxy).Freeze) }, func() { n.each((*nodetest.Proxy).Heal) }
 	}
 	take()
+	// The others work meanwhile.
 	time.Sleep(time.Duration(100+c.random.IntN(1200)) * time.Millisecond)
 	giveBack()
 }
 
-func (n *node) each(do func(*proxy)) {
+func (n *node) each(do func(*nodetest.Proxy)) {
 	for _, p := range n.proxies {
-		do(p)
+		do(p.Proxy)
 	}
 }
 
@@ -205,7 +208,7 @@ func (c *cluster) keep() {
 				c.Error(err)
 			}
 		}
-		c.Logf("%s said at last:\n%s", n.name, n.process.errors.String())
+		c.Logf("%s said at last:\n%s", n.name, n.process.Stderr)
 	}
 	c.Log("the histories are in", kept)
 }

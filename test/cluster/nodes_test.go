@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/internal/topic"
 )
@@ -93,18 +94,18 @@ func TestNodesComeAndGoAndComeBack(t *testing.T) {
 	}
 	before := idOf("paused")
 
-	killed.kill()
-	paused.signal(syscall.SIGSTOP)
+	killed.Kill()
+	paused.Signal(syscall.SIGSTOP)
 	awaitNodes(t, watching, movesWithin, here)
-	paused.signal(syscall.SIGCONT)
+	paused.Signal(syscall.SIGCONT)
 	awaitNodes(t, watching, movesWithin, here, "paused")
 	if after := idOf("paused"); after.ID != before.ID || !after.Started.Equal(before.Started) || !after.Seen.After(before.Seen) {
 		t.Errorf("the node that was paused was %+v and is %+v", before, after)
 	}
-	eventually(t, "the address is not told", func() bool { return idOf("paused").Address == "paused:7420" })
+	nodetest.Eventually(t, movesWithin, func() bool { return idOf("paused").Address == "paused:7420" }, "the address is told")
 
 	// One that is closed is gone at once.
-	paused.close(t)
+	paused.close()
 	awaitNodes(t, watching, time.Second, here)
 }
 
@@ -160,26 +161,26 @@ func TestANodeThatWasPausedGoesOnFromWhereTheOthersAre(t *testing.T) {
 	defineTopics(t, db, "events")
 	paused := start(t, order{Name: "paused", URL: url, Schema: schema})
 	for want := range 3 {
-		if got := paused.ask(t, "events"); got != strconv.Itoa(want+1) {
+		if got := paused.ask("events"); got != strconv.Itoa(want+1) {
 			t.Fatalf("append %d: %s", want+1, got)
 		}
 	}
-	paused.signal(syscall.SIGSTOP)
+	paused.Signal(syscall.SIGSTOP)
 	for range 50 {
 		appendOne(t, db, "events")
 	}
-	paused.signal(syscall.SIGCONT)
-	if got := paused.ask(t, "events"); got != "54" {
+	paused.Signal(syscall.SIGCONT)
+	if got := paused.ask("events"); got != "54" {
 		t.Errorf("after 53 messages the node that was paused appends at %s", got)
 	}
-	paused.signal(syscall.SIGSTOP)
+	paused.Signal(syscall.SIGSTOP)
 	define(t, db, func(ctx context.Context, tx *store.Tx) error { return tx.DropTable(ctx, store.Topic, "events") })
 	defineTopics(t, db, "events")
-	paused.signal(syscall.SIGCONT)
-	if got := paused.ask(t, "events"); got != "1" {
+	paused.Signal(syscall.SIGCONT)
+	if got := paused.ask("events"); got != "1" {
 		t.Errorf("to a topic that was defined anew the node that was paused appends at %s", got)
 	}
-	paused.close(t)
+	paused.close()
 }
 
 func TestHousekeepingGoesOnWhereTheNodeThatDidItDies(t *testing.T) {
@@ -226,18 +227,14 @@ func TestHousekeepingGoesOnWhereTheNodeThatDidItDies(t *testing.T) {
 			want[i] = appendOne(t, db, "events") + 1
 		}
 		for i, db := range open {
-			for first(db) != want[i] {
-				if time.Since(appended) > within {
-					t.Fatalf("database %d still keeps what was appended %v ago", i, time.Since(appended))
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+			nodetest.Eventually(t, within-time.Since(appended), func() bool { return first(db) == want[i] },
+				"database %d keeps nothing of what was appended %v ago", i, within)
 		}
 	}
 	keeper := start(t, order{Name: "keeper", URL: url, Schema: schema})
 	awaitNodes(t, s, movesWithin, "keeper")
 	const retained, promised, slack = time.Second, 2 * time.Second, time.Second
 	removed(retained + promised + slack)
-	keeper.kill()
+	keeper.Kill()
 	removed(retained + promised + movesWithin)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/internal/topic"
 	"github.com/tidemarkdb/tidemark/value"
@@ -145,7 +146,7 @@ func TestAMemberIsWokenByWhatAnotherNodeHandsBack(t *testing.T) {
 			}
 			got <- page
 		}()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // So that the other's member waits; where it does not yet, it is not woken but served.
 		back.At = []topic.Settle{{Position: m.Position, Delivery: m.Deliveries}}
 		if n, err := one.Settle(t.Context(), "events", "mailer", back); err != nil || n != 1 {
 			t.Fatalf("step %d: settled %d, %v", i, n, err)
@@ -204,15 +205,17 @@ func TestAThousandWaitingReadersCostAppendsNothing(t *testing.T) {
 	}
 	// At rest a node asks for commits, keeps house and says that it is alive: some
 	// 50 statements in half a second. A thousand readers that begin ask more.
-	quiet, before := 0, int64(0)
-	eventually(t, "the readers do not come to rest", func() bool {
-		now := toWaiter.statements.Load()
-		if quiet++; now-before > 10 {
-			quiet = 0
+	const window, atRest = 500 * time.Millisecond, 100
+	began, before := time.Now(), int64(0)
+	nodetest.Eventually(t, 30*time.Second, func() bool {
+		if time.Since(began) < window {
+			return false
 		}
-		before = now
-		return quiet == 10 && now > readers
-	})
+		now := toWaiter.statements.Load()
+		asked := now - before
+		began, before = time.Now(), now
+		return asked <= atRest && now > readers
+	}, "a thousand readers rest")
 	writer, waiter := measure()
 	if writer > alone+alone/4 {
 		t.Errorf("%d appends cost their node %d statements, and %d while a thousand wait elsewhere", appends, alone, writer)
@@ -228,16 +231,6 @@ func TestAThousandWaitingReadersCostAppendsNothing(t *testing.T) {
 		appendOne(t, writing, name)
 	}
 	reading.Wait()
-}
-
-// eventually waits for something that others bring about.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-	}
 }
 
 func TestADefinitionMadeOnOneNodeIsInForceOnAnothersNextCommit(t *testing.T) {

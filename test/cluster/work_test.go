@@ -90,8 +90,9 @@ func (w *worker) run(ctx context.Context, seed uint64) {
 			for n := int64(1); ctx.Err() == nil; n++ {
 				// What is begun is finished: only its answer says what it was.
 				if err := step(context.WithoutCancel(ctx), random, by, n); err != nil && !fault.Of(err).Kind.Retriable() {
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) // A refusal that stays is not asked for at full speed.
 				}
+				// Clients that think between their steps meet in more ways.
 				time.Sleep(time.Duration(random.IntN(15)) * time.Millisecond)
 			}
 		})
@@ -342,7 +343,7 @@ func (w *worker) inform(ctx context.Context, _ *rand.Rand, _ string, _ int64) er
 		o.Count = info.Groups["mailer"].InFlight
 		return err
 	})
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // It is asked now and then.
 	return err
 }
 
@@ -355,6 +356,6 @@ func (w *worker) define(ctx context.Context, _ *rand.Rand, _ string, n int64) er
 		`, name, 100+n), nil)
 		return err
 	})
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // A definition makes what is under way run again, so there are few.
 	return err
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,12 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
 )
@@ -78,11 +75,8 @@ func serve(o order) error {
 
 // process is a worker that runs.
 type process struct {
-	command *exec.Cmd
-	input   io.WriteCloser
-	output  *bufio.Reader
-	errors  bytes.Buffer
-	ended   sync.Once
+	*nodetest.Process
+	input io.WriteCloser
 }
 
 // start starts a worker and waits until it has said what it says first, unless
@@ -93,74 +87,35 @@ func start(t testing.TB, o order) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{command: exec.Command(os.Args[0])}
-	p.command.Env = append(os.Environ(), orderVariable+"="+string(given))
-	p.command.Stderr = &p.errors
-	output, err := p.command.StdoutPipe()
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), orderVariable+"="+string(given))
+	input, err := command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.output = bufio.NewReader(output)
-	if p.input, err = p.command.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
+	p := &process{Process: nodetest.Start(t, command), input: input}
 	if !o.Work {
-		if said := p.hear(t); said != "open" {
+		if said := p.Hear(); said != "open" {
 			t.Fatalf("the worker says %q", said)
 		}
 	}
 	return p
 }
 
-// hear returns the next line that the worker says.
-func (p *process) hear(t testing.TB) string {
-	t.Helper()
-	line, err := p.output.ReadString('\n')
-	if err != nil {
-		p.kill()
-		t.Fatalf("the worker says no more: %v\n%s", err, p.errors.String())
-	}
-	return strings.TrimSpace(line)
-}
-
 // ask has the worker append to a topic, and returns its answer.
-func (p *process) ask(t testing.TB, topic string) string {
-	t.Helper()
+func (p *process) ask(topic string) string {
+	p.Helper()
 	if _, err := fmt.Fprintln(p.input, topic); err != nil {
-		t.Fatal(err)
+		p.Fatal(err)
 	}
-	return p.hear(t)
-}
-
-func (p *process) signal(s syscall.Signal) { _ = p.command.Process.Signal(s) } // It may have ended.
-
-// kill ends the worker as a crash does.
-func (p *process) kill() {
-	p.ended.Do(func() {
-		_ = p.command.Process.Kill()
-		_ = p.command.Wait() // It was killed.
-	})
+	return p.Hear()
 }
 
 // close has the worker close its store and end.
-func (p *process) close(t testing.TB) {
-	t.Helper()
-	p.ended.Do(func() {
-		_ = p.input.Close()
-		ended := make(chan error, 1)
-		go func() { ended <- p.command.Wait() }()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("the worker ended with %v\n%s", err, p.errors.String())
-			}
-		case <-time.After(30 * time.Second):
-			_ = p.command.Process.Kill()
-			t.Errorf("the worker does not end\n%s", p.errors.String())
-		}
-	})
+func (p *process) close() {
+	p.Helper()
+	_ = p.input.Close()
+	if status := p.Wait(); status != 0 {
+		p.Errorf("the worker ended with %d\n%s", status, p.Stderr)
+	}
 }

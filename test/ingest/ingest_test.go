@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidemarkdb/tidemark"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
@@ -113,7 +113,7 @@ func TestEveryMessageIsAppliedExactlyOnceAndInOrderWhereverTheNodeIsKilled(t *te
 			Redelivered  int64 `json:"redelivered"`
 		} `json:"groups"`
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	nodetest.Eventually(t, time.Minute, func() bool {
 		rows, err := db.Query(t.Context(), "INFO FOR TOPIC events", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -121,13 +121,8 @@ func TestEveryMessageIsAppliedExactlyOnceAndInOrderWhereverTheNodeIsKilled(t *te
 		if err := rows.Scan(&info); err != nil {
 			t.Fatal(err)
 		}
-		if info.Groups["g"].Committed == info.Last {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the consumer does not catch up: %+v", info)
-		}
-	}
+		return info.Groups["g"].Committed == info.Last
+	}, "the consumer catches up: %+v", &info)
 	if err := opened.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,46 +142,29 @@ func TestEveryMessageIsAppliedExactlyOnceAndInOrderWhereverTheNodeIsKilled(t *te
 }
 
 // startNode runs a node on a folder in a process of its own.
-func startNode(t *testing.T, dir string) *exec.Cmd {
+func startNode(t *testing.T, dir string) *nodetest.Process {
 	t.Helper()
 	return startNodeIn(t, nodeFolder+"="+dir)
 }
 
 // startNodeIn runs a node that an environment describes.
-func startNodeIn(t *testing.T, environment ...string) *exec.Cmd {
+func startNodeIn(t *testing.T, environment ...string) *nodetest.Process {
 	t.Helper()
-	node := exec.Command(os.Args[0])
-	node.Env = append(os.Environ(), environment...)
-	node.Stderr = os.Stderr
-	out, err := node.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Fatalf("the node did not start: %v", err)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), environment...)
+	node := nodetest.Start(t, command)
+	if said := node.Hear(); said != "ready" {
+		t.Fatalf("the node says %q", said)
 	}
 	return node
 }
 
-// kill ends a node as a power cut would, but for what the machine had not
-// written.
-func kill(t *testing.T, node *exec.Cmd) {
-	t.Helper()
-	if err := node.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = node.Wait()
-}
-
-// killAfter runs a node for a time and kills it.
+// killAfter runs a node for a time, in which it works, and kills it.
 func killAfter(t *testing.T, dir string, d time.Duration) {
 	t.Helper()
 	node := startNode(t, dir)
 	time.Sleep(d)
-	kill(t, node)
+	node.Kill()
 }
 
 // observe opens the store without running its consumers.

@@ -56,7 +56,7 @@ func TestTheTableIsTheNewestMessageOfEachIdentityWhereverTheNodeIsKilled(t *test
 		}
 		done()
 	}
-	kill(t, node)
+	node.Kill()
 	observe(t, dir, func(s *session.Session) {
 		var rows []struct {
 			ID    string `json:"id"`
@@ -104,6 +104,6 @@ func produceUntil(ctx context.Context, t *testing.T, cluster *kfake.Cluster, new
 			t.Error(err)
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // So that the broker, which is in memory, is not filled.
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
@@ -53,15 +53,10 @@ func TestThreeNodesOnPostgreSQLShareTheWorkAndGoOnWhenOneDies(t *testing.T) {
 	caller := session.New(s, session.Options{})
 	defer caller.Close()
 	run(t, caller, declarations)
-	start := func() *exec.Cmd {
+	start := func() *nodetest.Process {
 		return startNodeIn(t, nodeURL+"="+url, nodeSchema+"="+schema)
 	}
-	nodes := []*exec.Cmd{start(), start(), start()}
-	defer func() {
-		for _, node := range nodes {
-			kill(t, node)
-		}
-	}()
+	nodes := []*nodetest.Process{start(), start(), start()}
 
 	k := 0
 	appendOne := func() {
@@ -70,12 +65,9 @@ func TestThreeNodesOnPostgreSQLShareTheWorkAndGoOnWhenOneDies(t *testing.T) {
 	}
 	waitApplied := func() time.Duration {
 		started := time.Now()
-		for text(t, run(t, caller, fmt.Sprintf("SELECT k FROM rows:%d", k))) == "[]" {
-			if time.Since(started) > 30*time.Second {
-				t.Fatalf("message %d is not applied: %s", k, text(t, run(t, caller, "INFO FOR TOPIC events")))
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		nodetest.Eventually(t, 30*time.Second, func() bool {
+			return text(t, run(t, caller, fmt.Sprintf("SELECT k FROM rows:%d", k))) != "[]"
+		}, "message %d is applied", k)
 		return time.Since(started)
 	}
 	for range 4 {
@@ -83,7 +75,7 @@ func TestThreeNodesOnPostgreSQLShareTheWorkAndGoOnWhenOneDies(t *testing.T) {
 			appendOne()
 		}
 		victim := rand.IntN(len(nodes))
-		kill(t, nodes[victim])
+		nodes[victim].Kill()
 		appendOne()
 		if took := waitApplied(); took > 5*time.Second {
 			t.Errorf("consumption went on %s after a node's death", took)

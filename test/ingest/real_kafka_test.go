@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/ingest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
@@ -63,21 +64,16 @@ func (n *node) declare(b *broker, name, topic, rest string) {
 // broker's group takes some seconds to notice who came and went.
 func (n *node) eventually(statement string, wanted ...string) {
 	n.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		got := text(n.T, run(n.T, n.session, statement))
-		missing := ""
+	var state struct{ got, missing string }
+	nodetest.Eventually(n, time.Minute, func() bool {
+		state.got, state.missing = text(n.T, run(n.T, n.session, statement)), ""
 		for _, want := range wanted {
-			if !strings.Contains(got, want) {
-				missing = want
+			if !strings.Contains(state.got, want) {
+				state.missing = want
 			}
 		}
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			n.Fatalf("%s\nwant %s\ngot  %s", statement, missing, got)
-		}
-	}
+		return state.missing == ""
+	}, "%s answers as wanted: %+v", statement, &state)
 }
 
 func text(t *testing.T, v value.Value) string {
@@ -141,14 +137,14 @@ func TestARealKafkaBrokerIsReadIntoATable(t *testing.T) {
 	t.Run("a topic that is created and a partition that is added later are read", func(t *testing.T) {
 		n := newNode(t)
 		n.declare(b, "later", "later", "PARALLELISM 2")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // So that it has looked for the topic in vain.
 		create(t, "later", 1)
 		send(t, "later", 1, 0, 100)
 		n.eventually("SELECT sum(n) AS s FROM orders", newest(100))
 		if _, err := admin.UpdatePartitions(t.Context(), 3, "later"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // So that the producer has heard of the partitions, which it asks for each second.
 		send(t, "later", 3, 100, 200)
 		n.eventually("SELECT sum(n) AS s FROM orders", newest(200))
 	})

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/tidemarkdb/tidemark"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 var messages = flag.Int("memory.messages", 1_000_000, "how many messages the topic holds")
@@ -118,7 +119,7 @@ func work(ctx context.Context, folder string) (err error) {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		if m.ResidentBytes[step.name], err = highestResident(); err != nil {
+		if _, m.ResidentBytes[step.name], err = nodetest.Resident(os.Getpid()); err != nil {
 			return err
 		}
 	}
@@ -174,18 +175,4 @@ func selectEven(ctx context.Context, db *tidemark.Database) (int64, error) {
 	}
 	err = rows.Scan(&row)
 	return row.Even, err
-}
-
-func highestResident() (int64, error) {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if size, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(size), "kB")), 10, 64)
-			return kilobytes << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }

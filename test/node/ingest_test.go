@@ -6,22 +6,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come about", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func get(t *testing.T, url string) string {
+func get(t testing.TB, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
 	if err != nil {
@@ -39,7 +28,7 @@ func TestIngestStatusAndMetricsTellWhatADeclaredConsumerDoes(t *testing.T) {
 	p := start(t)
 	p.prepare()
 	status := func() (string, int) {
-		out, errors, code := tidemark(t, "", "ingest", "status", "--url", "ws"+strings.TrimPrefix(p.url, "http"))
+		out, errors, code := nodetest.Run(t, "", "ingest", "status", "--url", "ws://"+p.Address)
 		if errors != "" {
 			t.Fatalf("ingest status says: %s", errors)
 		}
@@ -48,12 +37,7 @@ func TestIngestStatusAndMetricsTellWhatADeclaredConsumerDoes(t *testing.T) {
 	if out, code := status(); code != 0 || !strings.Contains(out, "no consumers are declared") {
 		t.Errorf("a node without consumers: %d %s", code, out)
 	}
-	session, err := p.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = session.Close() }()
-	answers, err := session.Run(context.Background(), `
+	answers, err := p.dial().Run(context.Background(), `
 		DEFINE GROUP 'g' ON TOPIC events ACK DEADLINE 5s;
 		DEFINE TABLE rows (v int);
 		DEFINE TOPIC CONSUMER events_in FROM events GROUP 'g' INTO rows IDENTITY k MAP v AS v ON FAILURE stop;
@@ -61,17 +45,17 @@ func TestIngestStatusAndMetricsTellWhatADeclaredConsumerDoes(t *testing.T) {
 	if err != nil || answers[len(answers)-1].Err != nil {
 		t.Fatal(err, answers)
 	}
-	eventually(t, "the consumer's halt at the third message", func() bool {
+	nodetest.Eventually(t, soon, func() bool {
 		out, code := status()
 		return code == 1 && strings.Contains(out, "halted")
-	})
+	}, "the consumer halts at the third message")
 	out, _ := status()
 	for _, wanted := range []string{"events_in", "shop/orders", "field v of table rows takes int"} {
 		if !strings.Contains(out, wanted) {
 			t.Errorf("the status lacks %q:\n%s", wanted, out)
 		}
 	}
-	metrics := get(t, p.url+"/metrics")
+	metrics := get(t, p.URL+"/metrics")
 	labels := `{consumer="events_in",database="orders",kind="topic",namespace="shop"}`
 	for _, wanted := range []string{
 		"tidemark_consumer_applied_total" + labels + " 2\n",

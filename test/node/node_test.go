@@ -3,14 +3,9 @@
 package node
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,147 +14,50 @@ import (
 	"time"
 
 	client "github.com/tidemarkdb/tidemark/client/go"
+	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
-// binary is the path of the binary, built once.
-var binary string
+func TestMain(m *testing.M) { postgrestest.Main(m, nodetest.Remove) }
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tidemark-node-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "tidemark")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "the binary does not build: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+// soon is how long something may take that a node does by itself.
+const soon = 20 * time.Second
 
 // process is a node that runs.
-type process struct {
-	*testing.T
-	command *exec.Cmd
-	// url is where it listens, as http://127.0.0.1:port.
-	url    string
-	log    *safeBuffer
-	exited chan struct{}
-	err    error
-}
-
-// safeBuffer is a buffer that is written and read at once.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // protected by mu
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+type process struct{ *nodetest.Node }
 
 // start starts a node on a free port and waits until it listens.
 func start(t *testing.T, arguments ...string) *process {
 	t.Helper()
-	p := &process{T: t, log: &safeBuffer{}, exited: make(chan struct{})}
-	p.command = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, arguments...)...)
-	p.command.Stderr = p.log
-	out, err := p.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("the node's log:\n%s", p.log)
-		}
-	})
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
-	_, url, listens := strings.Cut(strings.TrimSpace(line), "tidemark listens on ")
-	if err != nil || !listens {
-		t.Fatalf("the node says %q %v\n%s", line, err, p.log)
-	}
-	p.url = url
-	go func() {
-		_, _ = io.Copy(io.Discard, lines)
-		p.err = p.command.Wait()
-		close(p.exited)
-	}()
-	return p
-}
-
-func (p *process) signal(s os.Signal) {
-	p.Helper()
-	if err := p.command.Process.Signal(s); err != nil {
-		p.Fatal(err)
-	}
-}
-
-// wait waits until the node has exited, and returns its status.
-func (p *process) wait() int {
-	p.Helper()
-	select {
-	case <-p.exited:
-		return p.command.ProcessState.ExitCode()
-	case <-time.After(30 * time.Second):
-		p.Fatal("the node does not exit")
-		return 0
-	}
-}
-
-func (p *process) kill() {
-	_ = p.command.Process.Kill()
-	<-p.exited
+	return &process{nodetest.Serve(t, arguments...)}
 }
 
 // prepare defines shop/orders and a topic in it.
 func (p *process) prepare() {
 	p.Helper()
-	response, err := http.Post(p.url+"/sql", "text/plain", strings.NewReader(
-		`DEFINE NAMESPACE shop; USE NAMESPACE shop; DEFINE DATABASE orders; USE DATABASE orders; DEFINE TOPIC events`))
+	p.Must(`DEFINE NAMESPACE shop; USE NAMESPACE shop; DEFINE DATABASE orders; USE DATABASE orders; DEFINE TOPIC events`)
+}
+
+// dial opens a session in shop/orders, which ends with the test.
+func (p *process) dial() *client.Session {
+	p.Helper()
+	s, err := client.Dial(p.Context(), p.URL, client.Options{Namespace: "shop", Database: "orders"})
 	if err != nil {
 		p.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, _ := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusOK || strings.Contains(string(body), `"ok":false`) {
-		p.Fatalf("%d %s", response.StatusCode, body)
-	}
+	p.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
-func (p *process) dial() (*client.Session, error) {
-	return client.Dial(context.Background(), p.url, client.Options{Namespace: "shop", Database: "orders"})
-}
-
-// tidemark runs the binary and returns what it prints and its status.
-func tidemark(t *testing.T, input string, arguments ...string) (out, errors string, status int) {
-	t.Helper()
-	command := exec.Command(binary, arguments...)
-	command.Stdin = strings.NewReader(input)
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil && command.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
+// sleep is a statement that runs for long, once the node runs it.
+func (p *process) sleep() *client.Call {
+	p.Helper()
+	call := p.dial().Start("SLEEP 0s; SLEEP 50s", nil)
+	nodetest.Eventually(p, soon, func() bool {
+		return strings.Contains(get(p, p.URL+"/metrics"), `tidemark_statements_total{outcome="ok",statement="SLEEP"} 1`)
+	}, "the first of two statements is answered")
+	return call
 }
 
 // appender appends until its session ends, and counts what was acknowledged.
@@ -176,18 +74,11 @@ func appendUntilEnd(t *testing.T, p *process, sessions int, acknowledged func())
 	// what one of them has acknowledged.
 	appenders, connected := make([]*appender, sessions), make([]*client.Session, sessions)
 	for i := range appenders {
-		s, err := p.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		appenders[i], connected[i] = &appender{}, s
+		appenders[i], connected[i] = &appender{}, p.dial()
 	}
 	var all sync.WaitGroup
 	for i, s := range connected {
-		all.Go(func() {
-			defer func() { _ = s.Close() }()
-			appenders[i].run(s, int64(i), acknowledged)
-		})
+		all.Go(func() { appenders[i].run(s, int64(i), acknowledged) })
 	}
 	all.Wait()
 	return appenders
@@ -220,11 +111,7 @@ func (a *appender) run(s *client.Session, who int64, acknowledged func()) {
 // acknowledged is there, in each appender's order, at dense positions.
 func checkAcknowledged(t *testing.T, p *process, appenders []*appender) {
 	t.Helper()
-	s, err := p.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	s := p.dial()
 	seen := make([]int64, len(appenders))
 	after := int64(0)
 	for {
@@ -263,7 +150,7 @@ func TestShutdownUnderLoadLosesNothingThatWasAcknowledged(t *testing.T) {
 	enough := after(2000)
 	go func() {
 		<-enough.reached
-		_ = p.command.Process.Signal(syscall.SIGTERM)
+		p.Signal(syscall.SIGTERM)
 	}()
 	appenders := appendUntilEnd(t, p, 8, enough.count)
 	for i, a := range appenders {
@@ -271,7 +158,7 @@ func TestShutdownUnderLoadLosesNothingThatWasAcknowledged(t *testing.T) {
 			t.Errorf("appender %d is told %v", i, a.ended)
 		}
 	}
-	if status := p.wait(); status != 0 {
+	if status := p.Wait(); status != 0 {
 		t.Fatalf("the node exits with %d", status)
 	}
 	again := start(t, "--data", dir)
@@ -287,13 +174,13 @@ func TestKillUnderLoadLosesNothingThatWasAcknowledged(t *testing.T) {
 		enough := after(500 * (round + 1))
 		go func() {
 			<-enough.reached
-			_ = p.command.Process.Kill()
+			p.Kill()
 		}()
 		appenders := appendUntilEnd(t, p, 8, enough.count)
-		p.wait()
+		p.Wait()
 		again := start(t, "--data", folder)
 		checkAcknowledged(t, again, appenders)
-		again.kill()
+		again.Kill()
 	}
 }
 
@@ -317,26 +204,20 @@ func (t *threshold) count() {
 func TestASecondInterruptExitsAtOnce(t *testing.T) {
 	p := start(t, "--shutdown-time", "60s")
 	p.prepare()
-	s, err := p.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	s.Start("SLEEP 50s", nil)
-	time.Sleep(100 * time.Millisecond)
-	p.signal(os.Interrupt)
+	p.sleep()
+	p.Signal(os.Interrupt)
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 		t.Fatal("the first interrupt does not wait for what runs")
 	case <-time.After(300 * time.Millisecond):
 	}
-	p.signal(os.Interrupt)
+	p.Signal(os.Interrupt)
 	select {
-	case <-p.exited:
-	case <-time.After(5 * time.Second):
+	case <-p.Exited():
+	case <-time.After(5 * time.Second): // Of the 60 that the first has.
 		t.Fatal("the second interrupt does not end it")
 	}
-	if status := p.wait(); status != 130 {
+	if status := p.Wait(); status != 130 {
 		t.Errorf("it exits with %d", status)
 	}
 }
@@ -344,15 +225,9 @@ func TestASecondInterruptExitsAtOnce(t *testing.T) {
 func TestAShutdownIsBounded(t *testing.T) {
 	p := start(t, "--shutdown-time", "300ms")
 	p.prepare()
-	s, err := p.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	call := s.Start("SLEEP 50s", nil)
-	time.Sleep(100 * time.Millisecond)
-	p.signal(os.Interrupt)
-	if status := p.wait(); status != 1 {
+	call := p.sleep()
+	p.Signal(os.Interrupt)
+	if status := p.Wait(); status != 1 {
 		t.Errorf("the node exits with %d although it gave something up", status)
 	}
 	if _, err := call.Wait(t.Context()); err == nil {

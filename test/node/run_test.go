@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 // scripts are run on a store in memory and on a node, with the same answers.
@@ -23,11 +25,10 @@ var scripts = []string{
 
 func TestRunOnANodeAnswersAsRunInMemory(t *testing.T) {
 	p := start(t)
-	url := "ws" + strings.TrimPrefix(p.url, "http")
 	for _, form := range [][]string{{"--json"}, nil} {
 		for i, script := range scripts {
-			local, _, localStatus := tidemark(t, script, append(append([]string{"run"}, form...), "-")...)
-			remote, errors, remoteStatus := tidemark(t, script, append(append([]string{"run", "--url", url}, form...), "-")...)
+			local, _, localStatus := nodetest.Run(t, script, append(append([]string{"run"}, form...), "-")...)
+			remote, errors, remoteStatus := nodetest.Run(t, script, append(append([]string{"run", "--url", "ws://" + p.Address}, form...), "-")...)
 			local, remote = stable(local), stable(remote)
 			if local != remote || localStatus != remoteStatus {
 				t.Errorf("script %d %v\nin memory exits with %d:\n%s\non a node with %d:\n%s\n%s", i, form, localStatus, local, remoteStatus, remote, errors)
@@ -37,9 +38,8 @@ func TestRunOnANodeAnswersAsRunInMemory(t *testing.T) {
 			}
 		}
 		// The next form begins with an empty store again.
-		p.kill()
+		p.Kill()
 		p = start(t)
-		url = "ws" + strings.TrimPrefix(p.url, "http")
 	}
 }
 
@@ -65,11 +65,11 @@ func stable(out string) string {
 }
 
 func TestRunOnANodeThatIsNotThereSaysSo(t *testing.T) {
-	_, errors, status := tidemark(t, "SLEEP 0s", "run", "--url", "ws://127.0.0.1:1", "-")
+	_, errors, status := nodetest.Run(t, "SLEEP 0s", "run", "--url", "ws://127.0.0.1:1", "-")
 	if status != 1 || !strings.Contains(errors, "no node answers at ws://127.0.0.1:1/ws") {
 		t.Errorf("%d %s", status, errors)
 	}
-	_, errors, status = tidemark(t, "SLEEP 0s", "run", "--url", "ws://127.0.0.1:1", "--data", t.TempDir(), "-")
+	_, errors, status = nodetest.Run(t, "SLEEP 0s", "run", "--url", "ws://127.0.0.1:1", "--data", t.TempDir(), "-")
 	if status != 2 || !strings.Contains(errors, "--data") {
 		t.Errorf("%d %s", status, errors)
 	}
@@ -78,7 +78,7 @@ func TestRunOnANodeThatIsNotThereSaysSo(t *testing.T) {
 func TestTwoNodesDoNotShareAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	_ = start(t, "--data", dir)
-	_, errors, status := tidemark(t, "", "serve", "--listen", "127.0.0.1:0", "--data", dir)
+	_, errors, status := nodetest.Run(t, "", "serve", "--listen", "127.0.0.1:0", "--data", dir)
 	if status != 1 || !strings.Contains(errors, "Unavailable") {
 		t.Errorf("%d %s", status, errors)
 	}

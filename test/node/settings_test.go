@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 func TestSettingsComeFromFlagsEnvironmentAndFileInThisOrder(t *testing.T) {
@@ -25,7 +27,7 @@ func TestSettingsComeFromFlagsEnvironmentAndFileInThisOrder(t *testing.T) {
 	write(t, file, "statements: 3\nanswer-rows: 30\nwaiting-reads: 300\nstatement-time: 7s\norigin: [https://a.example, https://b.example]\n")
 	t.Setenv("TIDEMARK_ANSWER_ROWS", "20")
 	t.Setenv("TIDEMARK_WAITING_READS", "200")
-	out, errors, status := tidemark(t, "", "serve", "--config", file, "--waiting-reads", "100", "--print-config")
+	out, errors, status := nodetest.Run(t, "", "serve", "--config", file, "--waiting-reads", "100", "--print-config")
 	if status != 0 {
 		t.Fatal(errors)
 	}
@@ -39,7 +41,7 @@ func TestSettingsComeFromFlagsEnvironmentAndFileInThisOrder(t *testing.T) {
 	write(t, again, out)
 	_ = os.Unsetenv("TIDEMARK_ANSWER_ROWS")
 	_ = os.Unsetenv("TIDEMARK_WAITING_READS")
-	if printed, errors, _ := tidemark(t, "", "serve", "--config", again, "--print-config"); printed != out {
+	if printed, errors, _ := nodetest.Run(t, "", "serve", "--config", again, "--print-config"); printed != out {
 		t.Errorf("the file that was printed gives other settings: %s\n%s", errors, printed)
 	}
 }
@@ -62,7 +64,7 @@ func TestWrongSettingsAreRefusedByName(t *testing.T) {
 		"shutdown-time: a long time\n":                 "shutdown-time",
 	} {
 		write(t, file, content)
-		_, errors, status := tidemark(t, "", "serve", "--config", file)
+		_, errors, status := nodetest.Run(t, "", "serve", "--config", file)
 		if status == 0 || !strings.Contains(errors, wanted) {
 			t.Errorf("%s: exits with %d and says %s", content, status, errors)
 		}
@@ -71,7 +73,7 @@ func TestWrongSettingsAreRefusedByName(t *testing.T) {
 
 func TestPasswordsAreNotPrinted(t *testing.T) {
 	for _, address := range []string{"postgres://u:hidden@host/db", "postgres://host/db?user=u&password=hidden", "host=h password=hidden user=u", "host=h password='hid den' user=u"} {
-		out, _, _ := tidemark(t, "", "serve", "--postgres", address, "--print-config")
+		out, _, _ := nodetest.Run(t, "", "serve", "--postgres", address, "--print-config")
 		if strings.Contains(out, "hid") || !strings.Contains(out, "xxxxx") {
 			t.Errorf("%s is printed as %s", address, out)
 		}
@@ -80,12 +82,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 
 func TestAStoreWithoutUsersSaysSoLoudly(t *testing.T) {
 	for _, p := range []*process{start(t), start(t, "--listen", "0.0.0.0:0", "--allow-anonymous")} {
-		// The log comes by a pipe of its own, maybe after the address.
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), "THE STORE HAS NO OWNER"); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the log says %s", p.log)
-			}
-		}
+		p.logs("THE STORE HAS NO OWNER")
 	}
 }
 
@@ -94,27 +91,45 @@ func TestTheCertificateIsReadAgainAtAHangup(t *testing.T) {
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	certify(t, cert, key, 1)
 	p := start(t, "--tls-cert", cert, "--tls-key", key)
-	if serial := serialOf(t, p.url); serial != 1 {
+	if serial := serialOf(t, p.URL); serial != 1 {
 		t.Fatalf("the node shows certificate %d", serial)
 	}
 	certify(t, cert, key, 2)
-	p.signal(syscall.SIGHUP)
-	for deadline := time.Now().Add(10 * time.Second); serialOf(t, p.url) != 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the new certificate is never shown")
+	p.Signal(syscall.SIGHUP)
+	nodetest.Eventually(t, soon, func() bool { return serialOf(t, p.URL) == 2 }, "the new certificate is shown")
+	// One that cannot be used leaves the old one, and the node as it was.
+	other := filepath.Join(dir, "other.pem")
+	certify(t, other, filepath.Join(dir, "other-key.pem"), 3)
+	read := func(file string) string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	good := read(cert)
+	for i, broken := range []string{"no certificate", "", good[:len(good)/2], read(other)} {
+		write(t, cert, broken)
+		p.Signal(syscall.SIGHUP)
+		nodetest.Eventually(t, soon, func() bool { return strings.Count(p.Stderr.String(), "stays the old one") == i+1 }, "the node says that %q is no certificate of the key's", broken)
+		if serial := serialOf(t, p.URL); serial != 2 {
+			t.Fatalf("the node shows certificate %d", serial)
 		}
 	}
-	// One that cannot be used leaves the old one.
-	write(t, cert, "no certificate")
-	p.signal(syscall.SIGHUP)
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), "stays the old one"); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is said of a certificate that cannot be used")
-		}
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
 	}
-	if serial := serialOf(t, p.url); serial != 2 {
-		t.Fatalf("the node shows certificate %d", serial)
-	}
+	p.Signal(syscall.SIGHUP)
+	certify(t, cert, key, 4)
+	p.Signal(syscall.SIGHUP)
+	nodetest.Eventually(t, soon, func() bool { return serialOf(t, p.URL) == 4 }, "a good certificate is shown after broken ones")
+}
+
+// logs waits until the node's log holds a text: it comes by a pipe of its own,
+// maybe after what the node does.
+func (p *process) logs(text string) {
+	p.Helper()
+	nodetest.Eventually(p, soon, func() bool { return strings.Contains(p.Stderr.String(), text) }, "the log holds %s: %s", text, p.Stderr)
 }
 
 func write(t *testing.T, path, content string) {

@@ -16,6 +16,7 @@ import (
 
 	client "github.com/tidemarkdb/tidemark/client/go"
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 const rootPassword = "the password of root"
@@ -61,7 +62,7 @@ func (p *process) sql(who as, database, statements string) (int, string) {
 
 func (p *process) send(who as, method, path, body string) (int, string) {
 	p.Helper()
-	request, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, p.URL+path, strings.NewReader(body))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestUsersSignInOverHTTPAndOverAWebSocket(t *testing.T) {
 		t.Errorf("%s and %s tell who there is", unknown, wrong)
 	}
 
-	ann, err := client.Dial(t.Context(), p.url, client.Options{Namespace: "shop", Database: "orders", User: "ann", Password: "the password of ann"})
+	ann, err := client.Dial(t.Context(), p.URL, client.Options{Namespace: "shop", Database: "orders", User: "ann", Password: "the password of ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,12 +152,12 @@ func TestUsersSignInOverHTTPAndOverAWebSocket(t *testing.T) {
 	p.must(asRoot, inOrders, "DROP USER 'ann' ON DATABASE")
 	run("SLEEP 0s", fault.NotSignedIn)
 	for _, wrong := range []client.Options{{User: "root", Password: "x"}, {Token: "x"}} {
-		if s, err := client.Dial(t.Context(), p.url, wrong); !errors.Is(err, fault.NotSignedIn) {
+		if s, err := client.Dial(t.Context(), p.URL, wrong); !errors.Is(err, fault.NotSignedIn) {
 			t.Errorf("a wrong sign-in opens a session: %v %v", s, err)
 		}
 	}
 	for _, secret := range []string{rootPassword, "the password of ann"} {
-		if strings.Contains(p.log.String(), secret) {
+		if strings.Contains(p.Stderr.String(), secret) {
 			t.Error("the log holds a password")
 		}
 	}
@@ -190,7 +191,7 @@ func TestATokenStandsForAPasswordUntilItExpires(t *testing.T) {
 	}
 	p.must(bearer(token), inOrders, "READ FROM events")
 	// A browser sets no headers on a WebSocket.
-	conn, _, err := websocket.Dial(t.Context(), p.url+"/ws?namespace=shop&database=orders", &websocket.DialOptions{
+	conn, _, err := websocket.Dial(t.Context(), p.URL+"/ws?namespace=shop&database=orders", &websocket.DialOptions{
 		Subprotocols: []string{"tidemark.json", "tidemark.bearer." + token},
 	})
 	if err != nil {
@@ -210,14 +211,10 @@ func TestATokenStandsForAPasswordUntilItExpires(t *testing.T) {
 	if answer := read(); answer != `{"id":1,"answers":[{"ok":true,"answer":[]}]}` {
 		t.Error(answer)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if status, answer = p.sql(bearer(token), inOrders, "READ FROM events"); status == http.StatusUnauthorized {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the token does not expire: %d %s", status, answer)
-		}
-	}
+	nodetest.Eventually(t, soon, func() bool {
+		status, answer = p.sql(bearer(token), inOrders, "READ FROM events")
+		return status == http.StatusUnauthorized
+	}, "the token expires")
 	if !strings.Contains(answer, "expired") {
 		t.Error(answer)
 	}
@@ -227,10 +224,10 @@ func TestATokenStandsForAPasswordUntilItExpires(t *testing.T) {
 
 	// A token ends with the password, and is good on every node of a store and
 	// after a restart.
-	p.kill()
+	p.Kill()
 	p = startOwned(t, "--data", dir)
 	_, token, _, _ = p.signIn(annSignsIn)
-	p.kill()
+	p.Kill()
 	p = startOwned(t, "--data", dir)
 	p.must(bearer(token), inOrders, "READ FROM events")
 	p.must(asRoot, inOrders, "ALTER USER 'ann' ON DATABASE PASSWORD 'another'")
@@ -270,7 +267,7 @@ func TestStrangersHaveADoorAndNothingElse(t *testing.T) {
 	p.refused(nobody, inOrders, "CREATE events = 1", "NotSignedIn")
 	p.refused(nobody, "/nothing/nothing", "CREATE signups = 1", "NotSignedIn")
 	p.refused(nobody, inOrders, "INFO FOR STORE", "NotSignedIn")
-	s, err := client.Dial(t.Context(), p.url, client.Options{Namespace: "shop", Database: "orders"})
+	s, err := client.Dial(t.Context(), p.URL, client.Options{Namespace: "shop", Database: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +310,7 @@ func TestAStoreIsClosedByItsFirstOwnerWithoutARestart(t *testing.T) {
 	p.refused(nobody, inOrders, "CREATE events = 2", "NotSignedIn")
 	p.must(basic("root", "first"), inOrders, "CREATE events = 2")
 	p.refused(basic("root", "first"), inOrders, "DROP USER 'root' ON STORE", "InvalidClause")
-	p.kill()
+	p.Kill()
 
 	// A password that was lost is given anew at the start, by whoever has the
 	// folder; with an owner, others may be let in.
@@ -322,17 +319,17 @@ func TestAStoreIsClosedByItsFirstOwnerWithoutARestart(t *testing.T) {
 	if err := os.Unsetenv("TIDEMARK_ROOT_PASSWORD"); err != nil {
 		t.Fatal(err)
 	}
-	p.url = strings.NewReplacer("0.0.0.0", "127.0.0.1", "[::]", "127.0.0.1").Replace(p.url)
+	p.URL = strings.NewReplacer("0.0.0.0", "127.0.0.1", "[::]", "127.0.0.1").Replace(p.URL)
 	p.must(basic("root", "second"), inOrders, "CREATE events = 3")
 	if status, answer := p.sql(basic("root", "first"), inOrders, "CREATE events = 3"); status != http.StatusUnauthorized {
 		t.Errorf("the password of before signs in: %d %s", status, answer)
 	}
 	// A page may call a node by any name once it has to sign in.
 	p.must(func(r *http.Request) { r.Host = "tides.example.com"; basic("root", "second")(r) }, inOrders, "CREATE events = 3")
-	p.kill()
+	p.Kill()
 
 	// A process that opens the folder itself is asked nothing.
-	out, _, status := tidemark(t, "USE NAMESPACE shop; USE DATABASE orders; SELECT count() FROM events; INFO FOR STORE;", "run", "--data", dir, "--json", "-")
+	out, _, status := nodetest.Run(t, "USE NAMESPACE shop; USE DATABASE orders; SELECT count() FROM events; INFO FOR STORE;", "run", "--data", dir, "--json", "-")
 	if status != 0 || !strings.Contains(out, `"users":[{"of":"store","role":"owner","user":"root"}]`) || strings.Contains(out, "argon2") {
 		t.Errorf("%d %s", status, out)
 	}

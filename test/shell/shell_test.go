@@ -3,35 +3,15 @@
 package shell_test
 
 import (
-	"bufio"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
-var binary string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "tidemark-shell-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	binary = filepath.Join(folder, "tidemark")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { nodetest.Main(m) }
 
 func TestTheShellAtATerminal(t *testing.T) {
 	state := t.TempDir()
@@ -130,13 +110,11 @@ func TestTheShellByAPipe(t *testing.T) {
 		{"leaving", "\\q\nUSE NAMESPACE none;", nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			command := exec.Command(binary, "shell")
-			command.Stdin = strings.NewReader(c.input)
-			out, _ := command.Output()
-			if status := command.ProcessState.ExitCode(); status != c.status {
+			out, _, status := nodetest.Run(t, c.input, "shell")
+			if status != c.status {
 				t.Errorf("exits with %d, want %d", status, c.status)
 			}
-			rest := string(out)
+			rest := out
 			for _, want := range c.want {
 				_, after, found := strings.Cut(rest, want)
 				if !found {
@@ -144,7 +122,7 @@ func TestTheShellByAPipe(t *testing.T) {
 				}
 				rest = after
 			}
-			if strings.Contains(string(out), "> ") {
+			if strings.Contains(out, "> ") {
 				t.Errorf("prints a prompt:\n%s", out)
 			}
 		})
@@ -152,53 +130,19 @@ func TestTheShellByAPipe(t *testing.T) {
 }
 
 func TestASessionThatIsLostIsOpenedAgain(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "store")
-	node := serve(t, "127.0.0.1:0", data)
-	x := start(t, []string{"XDG_STATE_HOME=" + t.TempDir()}, "--url", node.url)
+	node := nodetest.Serve(t, "--data", filepath.Join(t.TempDir(), "store"))
+	x := start(t, []string{"XDG_STATE_HOME=" + t.TempDir()}, "--url", node.URL)
 	x.types("DEFINE NAMESPACE n; USE NAMESPACE n; DEFINE DATABASE d; USE DATABASE d; DEFINE TOPIC t; BEGIN; CREATE t = 1;" + enter)
 	x.sees("n/d*> ")
-	node.kill()
+	node.Kill()
 	x.types("READ FROM t;" + enter)
 	x.sees("was lost; the transaction that was open is rolled back")
 	x.sees("n/d> ")
-	serve(t, strings.TrimPrefix(node.url, "http://"), data)
+	node.Again()
 	x.types("CREATE t = 'after';" + enter)
 	x.sees("a new session")
 	x.sees("│ 1        │ after")
 	x.sees("n/d> ")
 	x.types(`\q` + enter)
 	x.ends()
-}
-
-// node is a node that the shell is on.
-type node struct {
-	command *exec.Cmd
-	url     string
-}
-
-func serve(t *testing.T, listen, data string) *node {
-	t.Helper()
-	command := exec.Command(binary, "serve", "--listen", listen, "--data", data)
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	n := &node{command: command}
-	t.Cleanup(n.kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, url, listens := strings.Cut(strings.TrimSpace(line), "listens on ")
-	if !listens {
-		t.Fatalf("the node says %q, %v", line, err)
-	}
-	n.url = url
-	return n
-}
-
-// kill ends the node without a word, if it has not ended.
-func (n *node) kill() {
-	_ = n.command.Process.Kill()
-	_ = n.command.Wait()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 // terminal is a program in a pseudo terminal.
@@ -33,7 +35,7 @@ const patience = 20 * time.Second
 // start starts the shell in a terminal of its own.
 func start(t *testing.T, environment []string, arguments ...string) *terminal {
 	t.Helper()
-	command := exec.Command(binary, append([]string{"shell"}, arguments...)...)
+	command := exec.Command(nodetest.Binary(t), append([]string{"shell"}, arguments...)...)
 	command.Env = append(os.Environ(), append([]string{"TERM=xterm", "NO_COLOR="}, environment...)...)
 	file, err := pty.StartWithSize(command, &pty.Winsize{Rows: 50, Cols: 200})
 	if err != nil {
