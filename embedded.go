@@ -141,7 +141,7 @@ func (db *embeddedDatabase) Follow(ctx context.Context, topicName string, after 
 		return err
 	}
 	for {
-		page, err := subscription.Next(ctx, followPage)
+		page, err := subscription.Next(ctx, followPage, 0)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -138,20 +137,6 @@ func reachedAt(listening net.Addr) string {
 		return listening.String()
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(address.Port())))
-}
-
-// collectionPercent is how much a node's heap may grow between two garbage
-// collections. Most of a store's memory is Pebble's, outside the heap, so the
-// heap is small and Go's own 100 percent collects all the time: pipelined
-// appends over the wire were measured to gain half.
-const collectionPercent = 400
-
-// relaxCollection lets the heap grow further, unless the operator has said by
-// GOGC how far.
-func relaxCollection() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectionPercent)
-	}
 }
 
 func (c *serveCommand) newLog(s *surroundings) *slog.Logger {

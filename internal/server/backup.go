@@ -125,7 +125,7 @@ func (b *streamed) Write(piece []byte) (int, error) {
 		b.answered = true
 		b.w.WriteHeader(http.StatusOK)
 	}
-	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.server.limits.WriteTime))
+	b.server.setWriteDeadline(b.w)
 	n, err := b.w.Write(piece)
 	b.bytes += int64(n)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // The bounds of one push: it ends at the credit given, and is about so large.
 const (
 	maxPushMessages   = 1000
-	pushBytes         = 1 << 20
+	pushBytes         = 256 << 10
 	firstPushMessages = 16
 )
 
@@ -147,7 +147,9 @@ func (c *connection) heedInTurn(r request) {
 	if c.follows.heed(r) {
 		return
 	}
-	c.outbox.push(c.endOfFollow(r.follow, fault.New(fault.NotFound, "no FOLLOW with the id %s is open", r.follow)))
+	// It is sent before the next request is looked at: who reads nothing must not
+	// pile up what it is told.
+	<-c.outbox.push(c.endOfFollow(r.follow, fault.New(fault.NotFound, "no FOLLOW with the id %s is open", r.follow)))
 }
 
 // end ends all FOLLOWs and waits for their last word.
@@ -184,7 +186,7 @@ func (c *connection) pushAll(f *follow) error {
 		if err != nil {
 			return err
 		}
-		page, err := f.subscription.Next(f.ctx, min(credit, most))
+		page, err := f.subscription.Next(f.ctx, min(credit, most), pushBytes)
 		if err != nil {
 			return err
 		}
@@ -260,7 +262,7 @@ func pushedCBOR(id value.Value, answer session.Answer) ([]byte, error) {
 	if answer.Lapsed > 0 {
 		fields++
 	}
-	frame := value.AppendName(value.AppendObjectHead(make([]byte, 0, pushBytes), fields), "follow")
+	frame := value.AppendName(value.AppendObjectHead(make([]byte, 0, answer.Bytes()), fields), "follow")
 	frame, err := id.AppendCBOR(frame)
 	if err != nil {
 		return nil, err

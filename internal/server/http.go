@@ -118,11 +118,23 @@ func (x *exchange) refuseBody(err error) {
 
 // run parses the request, runs it and answers.
 func (x *exchange) run(ctx context.Context, signedIn session.Caller, body []byte) {
+	decoded, err := x.server.awaitDecoding(ctx, len(body))
+	if err != nil {
+		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
+		return
+	}
 	request, err := x.decodeBody(body)
+	decoded()
 	if err != nil {
 		x.refuse(http.StatusBadRequest, "syntax", err)
 		return
 	}
+	held := max(0, int64(request.footprint())-smallRequestBytes)
+	if !x.server.requestMemory.TryAcquire(held) {
+		x.refuseBody(errRequestMemory)
+		return
+	}
+	defer x.server.requestMemory.Release(held)
 	ctx, end, err := x.server.begin(ctx, "http", request.headers)
 	if err != nil {
 		x.refuse(http.StatusBadRequest, "syntax", err)
@@ -233,7 +245,7 @@ func (x *exchange) refuse(status int, why string, err error) {
 }
 
 func (x *exchange) answer(status int, answers *list) {
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.server.limits.WriteTime))
+	x.server.setWriteDeadline(x.w)
 	header := x.w.Header()
 	header.Set("Content-Type", x.format.mediaType())
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -244,6 +256,20 @@ func (x *exchange) answer(status int, answers *list) {
 	x.server.metrics.requested("http", time.Since(x.started))
 	x.log.Debug("a request is answered", slog.Int("status", status), slog.Int("answers", answers.count),
 		slog.Duration("took", time.Since(x.started)), slog.Any("error", err))
+}
+
+// setWriteDeadline gives the client WriteTime to take what is written next.
+func (s *Server) setWriteDeadline(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.WriteTime))
+}
+
+// inWriteTime serves requests that are answered at once. Handlers of those that
+// take longer set the deadline again, when they answer.
+func (s *Server) inWriteTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.setWriteDeadline(w)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // recover answers a request whose statement broke, and keeps the node running.

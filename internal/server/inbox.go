@@ -1,13 +1,20 @@
 package server
 
 import (
+	"errors"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // inbox holds the requests of a connection that were received and not run, up
 // to a number of bytes: the client's window. A frame that does not fit waits,
 // and with it whoever reads the connection, and with that the client.
+//
+// A frame whose requests take more than every session may hold, or that comes
+// while others wait, takes its memory out of what the requests of all sessions
+// may take together.
 type inbox struct {
 	mu sync.Mutex
 	// The following are protected by mu.
@@ -16,52 +23,84 @@ type inbox struct {
 	ended  bool
 
 	maxBytes int
+	memory   *semaphore.Weighted
 	// filled and drained hold a token when there may be a request, or room.
 	filled, drained chan struct{}
 }
 
-// receivedFrame is what was not taken of the requests of a frame, and what is to
-// be done when they were run.
+// receivedFrame is what was not taken of the requests of a frame.
 type receivedFrame struct {
 	requests []request
-	bytes    int
-	release  func()
+	// bytes is about what all of them take, held what of memory is theirs.
+	bytes int
+	held  int64
 }
 
-func newInbox(maxBytes int) *inbox {
-	return &inbox{maxBytes: maxBytes, filled: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
+func newInbox(maxBytes int, memory *semaphore.Weighted) *inbox {
+	return &inbox{maxBytes: maxBytes, memory: memory, filled: make(chan struct{}, 1), drained: make(chan struct{}, 1)}
 }
 
-// put adds the requests of a frame. release is called once they were run, or
-// none will be. It waits for room, and returns false once the inbox has ended.
-func (i *inbox) put(requests []request, bytes int, release func()) bool {
+// awaitRoom waits until a frame of a size may be decoded: until nothing waits, or
+// so little that there is room for it.
+func (i *inbox) awaitRoom(size int) {
+	for {
+		i.mu.Lock()
+		room := i.ended || len(i.frames) == 0 || i.bytes+size <= i.maxBytes
+		i.mu.Unlock()
+		if room {
+			return
+		}
+		<-i.drained
+	}
+}
+
+// put adds the requests of a frame, of which there is one at least. It waits for
+// room, and returns errEnded once the inbox has ended and errRequestMemory where
+// nothing waits that would make room.
+func (i *inbox) put(requests []request) error {
+	bytes := 0
+	for n := range requests {
+		bytes += requests[n].footprint()
+	}
 	for {
 		i.mu.Lock()
 		if i.ended {
 			i.mu.Unlock()
-			release()
-			return false
+			return errEnded
 		}
-		if len(i.frames) == 0 || i.bytes+bytes <= i.maxBytes {
-			break
+		empty := len(i.frames) == 0
+		if empty || i.bytes+bytes <= i.maxBytes {
+			held := int64(bytes)
+			if empty {
+				held = max(0, held-smallRequestBytes)
+			}
+			if i.memory.TryAcquire(held) {
+				i.frames = append(i.frames, receivedFrame{requests, bytes, held})
+				i.bytes += bytes
+				i.mu.Unlock()
+				signal(i.filled)
+				return nil
+			}
+			if empty {
+				i.mu.Unlock()
+				return errRequestMemory
+			}
 		}
 		i.mu.Unlock()
 		<-i.drained
 	}
-	i.frames = append(i.frames, receivedFrame{requests, bytes, release})
-	i.bytes += bytes
-	i.mu.Unlock()
-	signal(i.filled)
-	return true
 }
+
+// errEnded says that an inbox takes no more.
+var errEnded = errors.New("the session takes no more requests")
 
 // taken is a request of an inbox.
 type taken struct {
 	*request
 	// more says that others follow it already.
 	more bool
-	// release, where it is not nil, is to be called when the request was run.
-	release func()
+	// held is what of memory is to be released when the request was run.
+	held int64
 }
 
 // take removes the next request. It waits for one up to idle, where that is not
@@ -97,7 +136,7 @@ func (i *inbox) takeLocked() taken {
 	first := &i.frames[0]
 	next := taken{request: &first.requests[0]}
 	if first.requests = first.requests[1:]; len(first.requests) == 0 {
-		next.release = first.release
+		next.held = first.held
 		i.bytes -= first.bytes
 		*first = receivedFrame{}
 		if i.frames = i.frames[1:]; len(i.frames) == 0 {

@@ -7,10 +7,11 @@ import "time"
 // default.
 type Limits struct {
 	RequestBytes       int64 `name:"request-bytes" default:"8388608" help:"Largest request, in bytes: the body of POST /sql, or a WebSocket frame. A larger one is refused with 413 or closes the session with 1009. Raise it to append larger messages."`
-	RequestMemoryBytes int64 `name:"request-memory-bytes" default:"268435456" help:"What all requests that are held in memory may take together, in bytes. Past it new ones are refused with 503. Parsed, a request takes several times its size."`
+	RequestMemoryBytes int64 `name:"request-memory-bytes" default:"268435456" help:"What all requests that are held in memory may take together, in bytes, as they arrive and as they are parsed, which may be many times as much. Past it a client's next ones wait for its own, and others are refused with 503."`
 	Statements         int   `name:"statements" default:"10000" help:"Statements a request may hold. Their answers are held until the last is known."`
 	AnswerRows         int   `name:"answer-rows" default:"100000" help:"Rows that one SELECT, UPDATE or DELETE may answer. An answer is held in memory; ask for more in pages."`
 	AnswerBytes        int64 `name:"answer-bytes" default:"67108864" help:"Bytes that one statement, and all statements of a request together, may answer."`
+	AnswerMemoryBytes  int64 `name:"answer-memory-bytes" default:"536870912" help:"What the answers of all sessions that are not sent yet may take together, in bytes. Past it a session runs nothing more while its client takes no answers."`
 
 	StatementTime   time.Duration `name:"statement-time" default:"90s" help:"How long one statement may run before it answers Timeout. Longer than the longest WAIT, which is 60s."`
 	TransactionIdle time.Duration `name:"transaction-idle" default:"60s" help:"How long an open transaction may be left alone before it is rolled back. It keeps old rows on the disk."`
@@ -34,6 +35,7 @@ func DefaultLimits() Limits {
 		Statements:         10_000,
 		AnswerRows:         100_000,
 		AnswerBytes:        64 << 20,
+		AnswerMemoryBytes:  512 << 20,
 		StatementTime:      90 * time.Second,
 		TransactionIdle:    60 * time.Second,
 		ReadTime:           20 * time.Second,
@@ -55,6 +57,7 @@ func (l Limits) withDefaults() Limits {
 	l.Statements = orDefault(l.Statements, d.Statements)
 	l.AnswerRows = orDefault(l.AnswerRows, d.AnswerRows)
 	l.AnswerBytes = orDefault(l.AnswerBytes, d.AnswerBytes)
+	l.AnswerMemoryBytes = orDefault(l.AnswerMemoryBytes, d.AnswerMemoryBytes)
 	l.StatementTime = orDefault(l.StatementTime, d.StatementTime)
 	l.TransactionIdle = orDefault(l.TransactionIdle, d.TransactionIdle)
 	l.ReadTime = orDefault(l.ReadTime, d.ReadTime)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/session"
 )
@@ -25,5 +26,7 @@ func (s *Server) serveModules(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	// It knows no limits of the server's, and works before it answers.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.StatementTime + s.limits.WriteTime))
 	s.options.Modules.ServeHTTP(w, r)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/internal/session"
 	"github.com/tidemarkdb/tidemark/value"
@@ -23,8 +24,8 @@ type outbox struct {
 	replies []*reply
 	// unfinished is how many requests run.
 	unfinished int
-	// unsent is how many bytes were taken or can be and are not sent; those of
-	// replies that are made when they are taken do not count.
+	// unsent is about how many bytes those finished replies take that are not
+	// sent.
 	unsent int
 	pushes []*push
 	// ended says that nothing more is sent, closing that nothing more comes.
@@ -36,12 +37,17 @@ type outbox struct {
 	ready chan struct{}
 
 	maxReplies, maxBytes int
+	// all are the unsent bytes of all connections, of which there may be maxAll.
+	all    *atomic.Int64
+	maxAll int64
 }
 
 // reply is the answer to one request, or its place until there is one.
 type reply struct {
 	id       value.Value
 	finished bool
+	// bytes is what it counts as in unsent.
+	bytes int
 	// answers are the answers as they are sent; nil where answer makes the only
 	// one.
 	answers *list
@@ -55,8 +61,11 @@ type push struct {
 	sent chan struct{}
 }
 
-func newOutbox(maxReplies, maxBytes int) *outbox {
-	o := &outbox{ready: make(chan struct{}, 1), maxReplies: maxReplies, maxBytes: maxBytes}
+func newOutbox(limits Limits, all *atomic.Int64) *outbox {
+	o := &outbox{
+		ready: make(chan struct{}, 1), maxReplies: limits.Pipelined, maxBytes: int(limits.AnswerBytes),
+		all: all, maxAll: limits.AnswerMemoryBytes,
+	}
 	o.changed.L = &o.mu
 	return o
 }
@@ -66,7 +75,7 @@ func newOutbox(maxReplies, maxBytes int) *outbox {
 func (o *outbox) reserve(id value.Value) *reply {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for !o.ended && (len(o.replies) >= o.maxReplies || o.unsent >= o.maxBytes) {
+	for !o.ended && o.isFull() {
 		o.changed.Wait()
 	}
 	if o.ended {
@@ -78,25 +87,40 @@ func (o *outbox) reserve(id value.Value) *reply {
 	return r
 }
 
+// isFull reports whether the client has too much not taken, by itself or, where
+// it has anything, because all of them have.
+func (o *outbox) isFull() bool {
+	return len(o.replies) >= o.maxReplies || o.unsent >= o.maxBytes || o.unsent > 0 && o.all.Load() >= o.maxAll
+}
+
+// addUnsent is called with mu held.
+func (o *outbox) addUnsent(bytes int) {
+	if !o.ended {
+		o.unsent += bytes
+		o.all.Add(int64(bytes))
+	}
+}
+
 // finish gives a reply its answers.
 func (o *outbox) finish(r *reply, answers *list) {
 	o.mu.Lock()
 	r.answers = answers
-	o.unsent += len(answers.elements)
-	o.finishLocked(r)
+	o.finishLocked(r, len(answers.elements))
 	o.mu.Unlock()
 }
 
-// finishLater gives a reply its only answer, which is made when it is sent.
-func (o *outbox) finishLater(r *reply, answer func() session.Answer) {
+// finishLater gives a reply its only answer, which is made when it is sent, of what
+// takes about so many bytes until then.
+func (o *outbox) finishLater(r *reply, bytes int, answer func() session.Answer) {
 	o.mu.Lock()
 	r.answer = answer
-	o.finishLocked(r)
+	o.finishLocked(r, bytes)
 	o.mu.Unlock()
 }
 
-func (o *outbox) finishLocked(r *reply) {
-	r.finished = true
+func (o *outbox) finishLocked(r *reply, bytes int) {
+	r.finished, r.bytes = true, bytes
+	o.addUnsent(bytes)
 	o.unfinished--
 	if o.unfinished <= 1 {
 		o.changed.Broadcast()
@@ -178,7 +202,7 @@ func (o *outbox) take(most int) (replies []*reply, pushes []*push, done bool) {
 // sent says how many bytes of replies were sent.
 func (o *outbox) sent(bytes int) {
 	o.mu.Lock()
-	o.unsent -= bytes
+	o.addUnsent(-bytes)
 	o.changed.Broadcast()
 	o.mu.Unlock()
 }
@@ -196,6 +220,7 @@ func (o *outbox) close() {
 func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.addUnsent(-o.unsent)
 	o.ended = true
 	for _, p := range o.pushes {
 		close(p.sent)

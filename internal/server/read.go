@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"slices"
 
@@ -12,6 +13,26 @@ import (
 // smallRequestBytes is what a request may take without asking: every session
 // may hold that much.
 const smallRequestBytes = 64 << 10
+
+// errRequestMemory is the refusal of what finds no memory.
+var errRequestMemory = fault.New(fault.Unavailable, "the requests that this node holds take all the memory they may; try again later")
+
+// decodingBytes is how many bytes of requests are decoded at once, beside those
+// that are small: decoding takes, for a moment, many times what it is given.
+const decodingBytes = 16 << 20
+
+// awaitDecoding waits until a body of a size may be decoded; done is to be called
+// when it was. It returns ctx's error where that ends first.
+func (s *Server) awaitDecoding(ctx context.Context, size int) (done func(), err error) {
+	if size <= smallRequestBytes {
+		return func() {}, nil
+	}
+	share := min(int64(size), decodingBytes)
+	if err := s.decoding.Acquire(ctx, share); err != nil {
+		return nil, err
+	}
+	return func() { s.decoding.Release(share) }, nil
+}
 
 // maxExpectedBytes bounds the memory for a frame that is taken before it arrives.
 const maxExpectedBytes = 256 << 10
@@ -55,7 +76,7 @@ func readLimited(r io.Reader, limit int64, memory *semaphore.Weighted, expected 
 			more := int64(cap(body))
 			if !memory.TryAcquire(more) {
 				release()
-				return nil, nil, fault.New(fault.Unavailable, "the requests that this node holds take all the memory they may; try again later")
+				return nil, nil, errRequestMemory
 			}
 			held += more
 		}

@@ -89,7 +89,11 @@ type Server struct {
 	signIn  *signIn
 	// requestMemory is what requests that are held in memory may take together.
 	requestMemory *semaphore.Weighted
-	http          *http.Server
+	// unsent is about how many bytes the answers take that are not sent.
+	unsent atomic.Int64
+	// decoding is how many bytes of large requests are decoded at once.
+	decoding *semaphore.Weighted
+	http     *http.Server
 
 	// draining says that no new request is taken.
 	draining atomic.Bool
@@ -127,6 +131,7 @@ func New(options Options) (*Server, error) {
 	s.gate = newGate(s.limits)
 	s.waiting = session.NewWaiting(s.limits.WaitingReads)
 	s.signIn = newSignIn(s.store, options.TokenTime)
+	s.decoding = semaphore.NewWeighted(decodingBytes)
 	s.requestMemory = semaphore.NewWeighted(s.limits.RequestMemoryBytes)
 	s.running, s.giveUp = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
@@ -171,7 +176,7 @@ func (s *Server) handler() (http.Handler, error) {
 		mux.HandleFunc("/ftl", s.serveModules)
 		mux.HandleFunc("/ftl/", s.serveModules)
 	}
-	return s.checkHost(origins.Handler(mux)), nil
+	return s.inWriteTime(s.checkHost(origins.Handler(mux))), nil
 }
 
 // Serve accepts connections until Shutdown, and then returns nil.

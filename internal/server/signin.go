@@ -116,21 +116,31 @@ func (i *signIn) byPassword(ctx context.Context, remote, namespace, database, na
 	}
 	who := strings.Join([]string{tried.Namespace, tried.Database, tried.Name}, "\x00")
 	address := addressOf(remote).String()
-	if wait := i.attempts.Wait(who, address, time.Now()); wait > 0 {
-		return nil, tooMany{wait}
+	mayTry := func() error {
+		if wait := i.attempts.Wait(who, address, time.Now()); wait > 0 {
+			return tooMany{wait}
+		}
+		return nil
 	}
-	right, err := i.passwords.Check(ctx, hash, password)
-	if err != nil {
+	// Asked three times. Before there is work; then, since a flood of wrong ones
+	// waits for its turn as this one does, so that those of it that came too late
+	// take no turn from others; and after, so that many at once learn no more than
+	// many after one another.
+	if err := mayTry(); err != nil {
+		return nil, err
+	}
+	right, err := i.passwords.Check(ctx, hash, password, mayTry)
+	if err == nil {
+		err = mayTry()
+	}
+	var limited tooMany
+	switch {
+	case errors.As(err, &limited):
+		return nil, err
+	case err != nil:
 		return nil, fault.New(fault.Cancelled, "the caller gave up: %w", err)
-	}
-	now := time.Now()
-	// Those that were tried while this one was checked count, so that many at
-	// once learn no more than many after one another.
-	if wait := i.attempts.Wait(who, address, now); wait > 0 {
-		return nil, tooMany{wait}
-	}
-	if !right {
-		i.attempts.Failed(who, address, now)
+	case !right:
+		i.attempts.Failed(who, address, time.Now())
 		return nil, errWrong
 	}
 	return user, nil
@@ -271,6 +281,7 @@ func (x *exchange) answerValue(v value.Value) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	x.answered = true
+	x.server.setWriteDeadline(x.w)
 	_, err := x.w.Write(appendValue(x.format, nil, v))
 	x.log.Debug("a request is answered", slog.Duration("took", time.Since(x.started)), slog.Any("error", err))
 }

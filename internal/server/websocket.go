@@ -98,8 +98,8 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		server: s, conn: conn, log: x.log, session: caller,
 		texts:   texts{},
 		scripts: map[string]*parsedScript{},
-		inbox:   newInbox(int(s.limits.RequestBytes)),
-		outbox:  newOutbox(s.limits.Pipelined, int(s.limits.AnswerBytes)),
+		inbox:   newInbox(int(s.limits.RequestBytes), s.requestMemory),
+		outbox:  newOutbox(s.limits, &s.unsent),
 	}
 	if conn.Subprotocol() == subprotocolCBOR {
 		c.format = formatCBOR
@@ -217,14 +217,27 @@ func (c *connection) read() {
 		}
 		// A little more, so that the end is found without growing.
 		expected = len(body) + len(body)/8
-		c.receive(body, release)
+		err = c.receive(body)
+		release()
+		if errors.Is(err, errRequestMemory) {
+			c.closing(websocket.StatusTryAgainLater, "request_memory", err)
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 
 // receive takes a frame apart. Words on a FOLLOW that is open are heeded at
 // once; everything else waits for its turn.
-func (c *connection) receive(body []byte, release func()) {
+func (c *connection) receive(body []byte) error {
+	c.inbox.awaitRoom(len(body))
+	decoded, err := c.server.awaitDecoding(c.ctx, len(body))
+	if err != nil {
+		return err
+	}
 	requests, many, err := decodeFrame(c.format, body, c.texts)
+	decoded()
 	if many {
 		c.takesArrays.Store(true)
 	}
@@ -238,10 +251,12 @@ func (c *connection) receive(body []byte, release func()) {
 		}
 	}
 	if len(turn) == 0 {
-		release()
-		return
+		return nil
 	}
-	c.inbox.put(turn, len(body), release)
+	if err := c.inbox.put(turn); !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil // Until the connection ends the rest is read, and goes nowhere.
 }
 
 // ping asks a silent client now and then whether it is there, so that a
@@ -288,11 +303,12 @@ func (c *connection) run() {
 			continue
 		}
 		c.handle(next.request, next.more)
-		if next.release != nil {
-			next.release()
-		}
+		c.server.requestMemory.Release(next.held)
 	}
 }
+
+// refusalBytes is about how much memory a refusal takes.
+const refusalBytes = 512
 
 // handle runs one request. more says that others wait behind it.
 func (c *connection) handle(r *request, more bool) {
@@ -309,7 +325,7 @@ func (c *connection) handle(r *request, more bool) {
 	}
 	// What refuses the whole request is its only answer.
 	refuse := func(err error) {
-		c.outbox.finishLater(reply, func() session.Answer { return session.FailedAnswer(err) })
+		c.outbox.finishLater(reply, refusalBytes, func() session.Answer { return session.FailedAnswer(err) })
 	}
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -372,11 +388,11 @@ func (c *connection) startAppend(ctx context.Context, reply *reply, parsed *pars
 	}
 	started, brief := time.Now(), r.brief
 	return c.session.StartAppend(ctx, parsed.script, r.params, r.passed, func(appended session.Appended) {
-		c.outbox.finishLater(reply, func() session.Answer {
+		if brief {
+			appended = appended.Brief()
+		}
+		c.outbox.finishLater(reply, appended.Bytes(), func() session.Answer {
 			answer := appended.Answer()
-			if brief {
-				answer = answer.Brief()
-			}
 			parsed.count(answer)
 			c.server.metrics.webSocket.Observe(time.Since(started).Seconds())
 			end()
@@ -485,9 +501,7 @@ func (c *connection) writeReplies(replies []*reply) error {
 	for i, r := range replies {
 		frame.next()
 		frame.elements = r.append(c.format, frame.elements)
-		if r.answers != nil {
-			size += len(r.answers.elements)
-		}
+		size += r.bytes
 		replies[i] = nil
 		if c.takesArrays.Load() && len(frame.elements) < maxFrameBytes && i < len(replies)-1 {
 			continue

@@ -160,6 +160,52 @@ func (r *request) read(fields value.Object) error {
 	return nil
 }
 
+// requestFootprint is what a request takes in memory by itself, and fieldFootprint
+// what a field takes beside its name and its value.
+const (
+	requestFootprint = 256
+	fieldFootprint   = 48
+)
+
+// footprint is about how many bytes a request takes in memory, which may be many
+// times what it took on the wire: an empty one, or a number of an array, is two
+// bytes there.
+func (r *request) footprint() int {
+	bytes := requestFootprint + len(r.sql) + len(r.passed.Encoded)
+	for name, v := range r.params {
+		bytes += fieldFootprint + len(name) + valueFootprint(v)
+	}
+	for name, text := range r.headers {
+		bytes += fieldFootprint + len(name) + len(text)
+	}
+	return bytes
+}
+
+func valueFootprint(v value.Value) int {
+	const slot, boxed = 16, 16
+	if elements, ok := v.AsArray(); ok {
+		bytes := slot + boxed
+		for _, element := range elements {
+			bytes += valueFootprint(element)
+		}
+		return bytes
+	}
+	if fields, ok := v.AsObject(); ok {
+		bytes := slot + boxed
+		for name, field := range fields {
+			bytes += fieldFootprint + len(name) + valueFootprint(field)
+		}
+		return bytes
+	}
+	if text, ok := v.AsString(); ok {
+		return slot + boxed + len(text)
+	}
+	if content, ok := v.AsBytes(); ok {
+		return slot + boxed + len(content)
+	}
+	return slot + boxed
+}
+
 // values are the parameters, all of them decoded.
 func (r *request) values() (map[string]value.Value, error) {
 	if r.passed.Encoded == nil {

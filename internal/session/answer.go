@@ -19,16 +19,10 @@ type Answer struct {
 	// messages are what Value would hold, as they lie in the store; see
 	// Options.PassOn.
 	messages []store.Message
-	brief    bool
+	// brief is as Appended.Brief says.
+	brief bool
 	// times is as Session.TellTimes says.
 	times bool
-}
-
-// Brief is the answer without the values of the messages that it passes on,
-// for an appender, who knows them.
-func (a Answer) Brief() Answer {
-	a.brief = true
-	return a
 }
 
 // Decode is the answer with its Value, also where it passed on.
@@ -127,6 +121,19 @@ func (a Answer) appendMessages(dst []byte) ([]byte, error) {
 	}
 	return value.AppendInt(value.AppendName(dst, "lapsed"), int64(a.Lapsed)), nil
 }
+
+// Bytes is about how much memory the messages take that the answer passes on.
+func (a Answer) Bytes() int {
+	bytes := 0
+	for _, m := range a.messages {
+		bytes += messageBytes + len(m.Encoded())
+	}
+	return bytes
+}
+
+// messageBytes is what a message takes beside its value, and about what an answer
+// has beside it.
+const messageBytes = 128
 
 // AppendMessages appends the array of the messages that the answer passes on.
 func (a Answer) AppendMessages(dst []byte) ([]byte, error) {

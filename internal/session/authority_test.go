@@ -413,11 +413,11 @@ func TestAFollowEndsWithTheRightToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run(inOrders + "CREATE t = 1")
-	if page, err := following.Next(ctx, 10); err != nil || len(page.Messages) != 1 {
+	if page, err := following.Next(ctx, 10, 0); err != nil || len(page.Messages) != 1 {
 		t.Fatal(page, err)
 	}
 	s.run(inOrders + "REVOKE read ON t FROM 'read'; CREATE t = 2")
-	if page, err := following.Next(ctx, 10); !errors.Is(err, fault.NotAllowed) {
+	if page, err := following.Next(ctx, 10, 0); !errors.Is(err, fault.NotAllowed) {
 		t.Error(page, err)
 	}
 }

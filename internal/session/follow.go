@@ -23,8 +23,8 @@ type Following struct {
 
 // Next is store.Subscription.Next, as long as the caller may follow: what was
 // revoked meanwhile is asked again before every page.
-func (f *Following) Next(ctx context.Context, limit int) (store.Page, error) {
-	page, err := f.Subscription.Next(ctx, limit)
+func (f *Following) Next(ctx context.Context, limit, maxBytes int) (store.Page, error) {
+	page, err := f.Subscription.Next(ctx, limit, maxBytes)
 	if err == nil {
 		err = f.sentry.mayFollow(ctx, f.statement)
 	}

@@ -21,17 +21,30 @@ func (p Passed) is(name string) bool { return p.Encoded != nil && p.Name == name
 
 // Appended is what became of a script that StartAppend began.
 type Appended struct {
-	messages      []store.Message
-	err           error
-	passOn, times bool
+	messages             []store.Message
+	err                  error
+	passOn, times, brief bool
 }
+
+// Brief is the same without the values of the messages, for an appender who
+// knows them: they are not kept until the answer is sent.
+func (a Appended) Brief() Appended {
+	for i, m := range a.messages {
+		a.messages[i] = m.WithoutValue()
+	}
+	a.brief = true
+	return a
+}
+
+// Bytes is about how much memory it takes.
+func (a Appended) Bytes() int { return Answer{messages: a.messages}.Bytes() }
 
 // Answer is the answer to the script's statement.
 func (a Appended) Answer() Answer {
 	if a.err != nil {
 		return failed(a.err)
 	}
-	answer := Answer{messages: a.messages, times: a.times}
+	answer := Answer{messages: a.messages, times: a.times, brief: a.brief}
 	if a.passOn && len(a.messages) > 0 {
 		return answer
 	}
@@ -76,7 +89,7 @@ func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params m
 	// What the session is by then is nobody's to look at.
 	passOn, times := s.passOn, s.times
 	err = s.database.AppendAsync(ctx, table, func(appended []store.Message, err error) {
-		done(Appended{appended, err, passOn, times})
+		done(Appended{messages: appended, err: err, passOn: passOn, times: times})
 	}, messages...)
 	if err != nil {
 		done(Appended{err: err})

@@ -249,7 +249,7 @@ func SetRootPassword(ctx context.Context, s *store.Store, password string) error
 	if err != nil {
 		return err
 	}
-	same, err := signin.NewChecker().Check(ctx, user.Password, password)
+	same, err := signin.NewChecker().Check(ctx, user.Password, password, nil)
 	if err != nil || same && user.Role == store.RoleOwner {
 		return err
 	}

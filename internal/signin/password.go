@@ -140,14 +140,20 @@ func (c *Checker) Known(hash, password string) bool {
 }
 
 // Check reports whether a password is that of a hash. An empty hash is that of
-// a user that there is not: it is nobody's, and takes as long. The error is
-// ctx's, which ended before it was this check's turn.
-func (c *Checker) Check(ctx context.Context, hash, password string) (bool, error) {
+// a user that there is not: it is nobody's, and takes as long. Few are hashed at
+// once; mayStill, nil for none, is asked when it is this check's turn. The error
+// is mayStill's, or ctx's, which ended before.
+func (c *Checker) Check(ctx context.Context, hash, password string, mayStill func() error) (bool, error) {
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
 		return false, ctx.Err()
+	}
+	if mayStill != nil {
+		if err := mayStill(); err != nil {
+			return false, err
+		}
 	}
 	kept, exists := parseHash(hash)
 	if !exists {

@@ -31,7 +31,7 @@ func TestAPasswordIsThatOfItsHashAndNoOtherIs(t *testing.T) {
 		{"$argon2id$v=19$m=0,t=0,p=0$$", "", false},
 		{"plain", "plain", false},
 	} {
-		got, err := c.Check(ctx, try.hash, try.password)
+		got, err := c.Check(ctx, try.hash, try.password, nil)
 		if err != nil || got != try.want {
 			t.Errorf("%q is the password of %q: %t, %v; want %t", try.password, try.hash, got, err, try.want)
 		}
@@ -60,7 +60,7 @@ func TestWhoIsNotWaitedForGetsNoHash(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.Check(ctx, "", "x"); !errors.Is(err, context.Canceled) {
+	if _, err := c.Check(ctx, "", "x", nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -52,14 +52,15 @@ func (db *Database) Follow(ctx context.Context, topicName string, after *topic.P
 func (f *Subscription) After() topic.Position { return f.after }
 
 // Next waits until there are messages, or retention has removed some that were
-// not handed out yet, and returns at most limit of them. It returns
-// fault.NotFound once the topic is dropped.
-func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
+// not handed out yet, and returns at most limit of them, of values up to
+// maxBytes together (MaxAnswerBytes when 0), or one that is larger. It returns fault.NotFound once the
+// topic is dropped.
+func (f *Subscription) Next(ctx context.Context, limit, maxBytes int) (Page, error) {
 	for {
 		// The alarm is set before the look, so that a commit between the look
 		// and the wait is heard.
 		a := alarm{topicID: f.id, topic: f.db.alarms.on(f.id)}
-		page, seen, err := f.look(ctx, limit)
+		page, seen, err := f.look(ctx, limit, maxBytes)
 		if err != nil {
 			return page, err
 		}
@@ -79,7 +80,7 @@ func (f *Subscription) Next(ctx context.Context, limit int) (Page, error) {
 }
 
 // look reads once, and says of which state.
-func (f *Subscription) look(ctx context.Context, limit int) (page Page, seen engine.Sequence, err error) {
+func (f *Subscription) look(ctx context.Context, limit, maxBytes int) (page Page, seen engine.Sequence, err error) {
 	snapshot, err := f.db.snapshot(ctx)
 	if err != nil {
 		return page, 0, err
@@ -97,6 +98,6 @@ func (f *Subscription) look(ctx context.Context, limit int) (page Page, seen eng
 		return page, 0, err
 	}
 	after := f.after
-	page, err = readTopic(ctx, snapshot, table, ReadOptions{After: &after, Limit: limit})
+	page, err = readTopic(ctx, snapshot, table, ReadOptions{After: &after, Limit: limit, MaxBytes: maxBytes})
 	return page, snapshot.Sequence(), err
 }

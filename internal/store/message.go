@@ -71,6 +71,12 @@ func (m Message) Encoded() []byte { return m.encoded }
 // Value decodes the message's value.
 func (m Message) Value() (value.Value, error) { return value.DecodeCBOR(m.encoded) }
 
+// WithoutValue is the message with nothing in it.
+func (m Message) WithoutValue() Message {
+	m.encoded = nil
+	return m
+}
+
 // AppendCBOR appends the message as answers have it, without decoding its
 // value: an object of id, value, headers, position and deliveries, of those
 // that there are. brief leaves the value out; times adds the time it was appended

@@ -28,6 +28,16 @@ type ReadOptions struct {
 	Since *time.Time
 	// Limit is at most how many messages to answer, DefaultReadLimit when 0.
 	Limit int
+	// MaxBytes is at most how many bytes of values to answer, but for a single
+	// message that is larger: MaxAnswerBytes when 0.
+	MaxBytes int
+}
+
+func (o ReadOptions) maxBytes() int {
+	if o.MaxBytes == 0 {
+		return MaxAnswerBytes
+	}
+	return o.MaxBytes
 }
 
 func (o ReadOptions) limit() int {
@@ -87,16 +97,17 @@ func readPlain(source messageSource, table *Table, t tail, options ReadOptions) 
 		next = since
 	}
 	start, lapsed := topic.Start(next, t.first)
-	messages, err := readMessages(source, table, start, t.last, options.limit())
+	messages, err := readMessages(source, table, start, t.last, options)
 	return Page{Messages: messages, Lapsed: lapsed}, err
 }
 
 // readMessages reads the messages from a position up to and with another,
 // within the limits of one answer.
-func readMessages(source messageSource, table *Table, from, to topic.Position, limit int) ([]Message, error) {
+func readMessages(source messageSource, table *Table, from, to topic.Position, options ReadOptions) ([]Message, error) {
 	if from > to {
 		return nil, nil
 	}
+	limit := options.limit()
 	if held := uint64(to - from + 1); uint64(limit) > held {
 		limit = int(held)
 	}
@@ -111,7 +122,7 @@ func readMessages(source messageSource, table *Table, from, to topic.Position, l
 			return nil, err
 		}
 		answered += len(message.encoded)
-		if answered > MaxAnswerBytes && len(messages) > 0 {
+		if answered > options.maxBytes() && len(messages) > 0 {
 			break
 		}
 		messages = append(messages, message)
@@ -148,7 +159,7 @@ func readAs(st state, table *Table, options ReadOptions) (Page, error) {
 		place = since - 1
 	}
 	start, lapsed := topic.Start(place+1, t.first)
-	messages, err := readMessages(st, table, start, t.last, options.limit())
+	messages, err := readMessages(st, table, start, t.last, options)
 	if err != nil {
 		return Page{}, err
 	}

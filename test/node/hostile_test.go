@@ -48,12 +48,18 @@ func besiege(t *testing.T, arguments ...string) *besieged {
 	p := start(t, append([]string{"--read-time", "1s", "--ping-every", "1s"}, arguments...)...)
 	p.prepare()
 	b := &besieged{process: p, other: p.dial()}
-	var err error
-	if b.atRest, _, err = nodetest.Resident(p.PID()); err != nil {
-		t.Fatal(err)
-	}
+	b.rests()
 	b.holds()
 	return b
+}
+
+// rests takes what memory the node has now as what it has at rest.
+func (b *besieged) rests() {
+	b.Helper()
+	var err error
+	if b.atRest, _, err = nodetest.Resident(b.PID()); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // holds checks that others are served, and that memory is bounded.
