@@ -181,7 +181,7 @@ func (r *runner) signIn(argument string) error {
 	if err != nil {
 		return err
 	}
-	if right, err := r.passwords.Check(ctx, user.Password, text); err != nil || !right {
+	if right, err := r.passwords.Check(ctx, user.Password, text, nil); err != nil || !right {
 		return fmt.Errorf("%q is not the password of %s: %w", text, name, err)
 	}
 	c.session.Close()
