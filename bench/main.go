@@ -54,6 +54,7 @@ type row struct {
 
 // result is what one side of a row measured.
 type result struct {
+	// perSecond is what the row compares: so many a second, or what its unit says.
 	perSecond float64
 	latencies latencies
 }
@@ -176,5 +177,6 @@ func benchmarks() []benchmark {
 	all = append(all, readBenchmarks()...)
 	all = append(all, groupBenchmarks()...)
 	all = append(all, wireBenchmarks()...)
+	all = append(all, modulesBenchmarks()...)
 	return append(all, ingestBenchmarks()...)
 }

@@ -146,6 +146,7 @@ func postgresBenchmarks() []benchmark {
 		tidemark:  func(d time.Duration) (result, error) { return groupInFlight(10_000, d) },
 		reference: func(d time.Duration) (result, error) { return groupInFlight(100, d) },
 	})
+	all = append(all, modulesOnPostgresBenchmarks()...)
 	return append(all, heldBenchmarks()...)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -68,39 +66,25 @@ func startNode() (url string, cleanup func(), err error) {
 		return "", nil, err
 	}
 	cleanup = func() { _ = os.RemoveAll(dir) }
-	binary := filepath.Join(dir, "tidemark")
-	// From its own module: bench has not what the command is built with.
-	build := exec.Command("go", "build", "-o", binary, "./cmd/tidemark")
-	build.Dir = ".."
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return "", cleanup, fmt.Errorf("build tidemark: %w", err)
-	}
-	node := exec.Command(binary, "serve", "--data", filepath.Join(dir, "store"), "--listen", "127.0.0.1:0", "--log-level", "ERROR")
-	out, err := node.StdoutPipe()
+	binary, err := buildTidemark(dir)
 	if err != nil {
 		return "", cleanup, err
 	}
-	if err := node.Start(); err != nil {
+	node, err := startProcess(binary, "listens on ", "serve", "--data", filepath.Join(dir, "store"), "--listen", "127.0.0.1:0", "--log-level", "ERROR")
+	if err != nil {
 		return "", cleanup, err
 	}
 	cleanup = func() {
-		_ = node.Process.Signal(syscall.SIGTERM)
-		_ = node.Wait()
+		node.end()
 		_ = os.RemoveAll(dir)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, url, listens := strings.Cut(strings.TrimSpace(line), "listens on ")
-	if err != nil || !listens {
-		return "", cleanup, fmt.Errorf("the node says %q: %w", line, err)
-	}
-	s, err := client.Dial(context.Background(), url, client.Options{})
+	s, err := client.Dial(context.Background(), node.said, client.Options{})
 	if err != nil {
 		return "", cleanup, err
 	}
 	defer func() { _ = s.Close() }()
 	answers, err := s.Run(context.Background(), "DEFINE NAMESPACE bench; USE NAMESPACE bench; DEFINE DATABASE bench; USE DATABASE bench; DEFINE TOPIC events", nil)
-	return url, cleanup, firstFailure(answers, err)
+	return node.said, cleanup, firstFailure(answers, err)
 }
 
 func firstFailure(answers []client.Answer, err error) error {

@@ -24,7 +24,8 @@ type settings struct {
 	// ingress is the address of the verbs over HTTP, "" for none; fd:3 is a
 	// listener that the parent process holds open.
 	ingress string
-	// credit is how many events of one subscription are taken at once.
+	// credit is how many events of one subscription are taken at once, where the
+	// subscription allows that many.
 	credit int
 	// drain is how long a process that is told to stop may go on with what it
 	// holds.
@@ -36,7 +37,7 @@ type settings struct {
 // The defaults of settings.
 const (
 	defaultNodes  = "ws://127.0.0.1:7420"
-	defaultCredit = 64
+	defaultCredit = 1024
 	defaultDrain  = 30 * time.Second
 )
 

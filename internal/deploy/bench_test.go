@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/store"
@@ -18,7 +19,7 @@ func BenchmarkDispatch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			n := startNode(b, e)
+			n := startNodeExtending(b, e, 0)
 			n.provision("d1", strings.Replace(payments(""), "paymentProcessing payments.payins",
 				fmt.Sprintf("paymentProcessing payments.payins { +parallel %d }", parallel), 1))
 			messages := make([]store.NewMessage, b.N)
@@ -34,6 +35,7 @@ func BenchmarkDispatch(b *testing.B) {
 				r.succeed(<-r.calls)
 			}
 			for n.status(processing).Lag > 0 {
+				time.Sleep(time.Millisecond)
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})

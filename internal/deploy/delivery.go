@@ -28,7 +28,6 @@ type delivery struct {
 	message  store.Message
 	receiver *receiver
 	runner   *runner
-	log      *slog.Logger
 
 	// attempt counts the attempts of the event, this one included.
 	attempt int
@@ -48,7 +47,6 @@ type delivery struct {
 func (f *feed) deliver(message store.Message) {
 	d := f.dispatcher
 	one := &delivery{feed: f, message: message, receiver: f.receiver(message.Position), gone: make(chan struct{})}
-	one.log = f.log.With(slog.Uint64("position", uint64(message.Position)))
 	one.runner = f.pool.take(f.group)
 	key := heldKey{f.group, message.Position}
 	d.mu.Lock()
@@ -59,11 +57,8 @@ func (f *feed) deliver(message store.Message) {
 	d.mu.Unlock()
 	f.outstanding.Add(1)
 	d.deliveries.Go(func() {
-		defer f.outstanding.Add(-1)
+		defer f.settledOne()
 		one.run(d.finishing)
-		if one.runner != nil {
-			f.pool.give(one.runner, f.group)
-		}
 		d.mu.Lock()
 		if d.held[key] == one {
 			delete(d.held, key)
@@ -73,6 +68,11 @@ func (f *feed) deliver(message store.Message) {
 			f.deliver(message)
 		}
 	})
+}
+
+// logger names the event in its lines.
+func (d *delivery) logger() *slog.Logger {
+	return d.log.With(slog.Uint64("position", uint64(d.message.Position)))
 }
 
 // lose says that somebody else has the event.
@@ -86,27 +86,35 @@ func (d *delivery) run(ctx context.Context) {
 		d.release(ctx)
 		return
 	}
-	if err := d.persist(ctx, d.prepare); err != nil {
-		return
-	}
-	retry := d.receiver.retry
-	action := policy.Start(retry, d.attempt)
-	if action == policy.GiveUp {
-		d.fail(ctx, action, "")
-		return
-	}
-	started := time.Now()
-	done, outcome := d.call(ctx, action)
-	d.dispatcher.host.metrics.called(d.group, time.Since(started))
+	action, done, outcome := d.attend(ctx)
 	switch outcome {
 	case outcomeGone, outcomeGivenUp:
 	case outcomeNotRun:
 		d.release(ctx)
+	case outcomeEnough:
+		d.fail(ctx, policy.GiveUp, "")
 	case outcomeLost:
 		d.fail(ctx, action, "the runner was lost while "+d.verb(action)+" ran")
 	case outcomeDone:
 		d.conclude(ctx, action, done)
 	}
+}
+
+// attend finds out what is to be done with the event, and calls its verb. The
+// runner has room for another call when it returns: what is left is the store's.
+func (d *delivery) attend(ctx context.Context) (policy.Action, *ftlwire.Done, outcome) {
+	defer d.pool.give(d.runner, d.group)
+	if err := persist(ctx, d.prepare); err != nil {
+		return policy.Call, nil, outcomeGivenUp
+	}
+	action := policy.Start(d.receiver.retry, d.attempt)
+	if action == policy.GiveUp {
+		return action, nil, outcomeEnough
+	}
+	started := time.Now()
+	done, outcome := d.call(ctx, action)
+	d.calls.Observe(time.Since(started).Seconds())
+	return action, done, outcome
 }
 
 // conclude settles an event whose verb has returned.
@@ -117,9 +125,9 @@ func (d *delivery) conclude(ctx context.Context, action policy.Action, done *ftl
 	case done.Error != nil:
 		d.fail(ctx, action, done.Error.Message)
 	case done.Settled:
-		d.dispatcher.host.metrics.event(d.group, "done")
+		d.done.Inc()
 		if d.written {
-			_ = d.persist(ctx, func(ctx context.Context) error {
+			_ = persist(ctx, func(ctx context.Context) error {
 				return transact(ctx, d.dispatcher.db, func(c catalog) error { return c.remove(tableAttempts, d.key()) })
 			})
 		}
@@ -179,6 +187,8 @@ const (
 	outcomeGone
 	// outcomeGivenUp: the node has no more time.
 	outcomeGivenUp
+	// outcomeEnough: there were as many attempts before as there may be.
+	outcomeEnough
 )
 
 // call calls the verb and waits for its outcome. Meanwhile it moves the event's
@@ -266,10 +276,14 @@ func (d *delivery) extend(ctx context.Context, action policy.Action, since time.
 // succeed acknowledges the event, in one commit with what a mapper made of it.
 // An error says that the result cannot be appended.
 func (d *delivery) succeed(ctx context.Context, action policy.Action, done *ftlwire.Done) error {
+	maps := d.receiver.kind == ftlwire.Mapper && action == policy.Call
+	if !maps && !d.written && !d.inOrder() {
+		d.settler.acknowledge(ctx, d.settle()[0])
+		return nil
+	}
 	settlement := store.Settlement{Kind: store.Acknowledge, At: d.settle()}
 	count := 0
-	err := d.persist(ctx, func(ctx context.Context) (err error) {
-		maps := d.receiver.kind == ftlwire.Mapper && action == policy.Call
+	err := persist(ctx, func(ctx context.Context) (err error) {
 		if !maps && !d.written {
 			count, err = d.acknowledge(ctx, settlement)
 			return err
@@ -295,8 +309,8 @@ func (d *delivery) succeed(ctx context.Context, action policy.Action, done *ftlw
 	return nil
 }
 
-// acknowledge acknowledges the event and, in order, takes the next one in the
-// same commit: two commits an event would be half as many events.
+// acknowledge acknowledges an event that is handled in order, and takes the next
+// one in the same commit: two commits an event would be half as many events.
 func (d *delivery) acknowledge(ctx context.Context, settlement store.Settlement) (count int, err error) {
 	if !d.goesOn() {
 		return d.dispatcher.db.Settle(ctx, d.topic, d.group, settlement)
@@ -337,7 +351,7 @@ func refusesResult(err error) bool {
 // release hands back an event whose verb did not run; that is no attempt.
 func (d *delivery) release(ctx context.Context) {
 	count := 0
-	err := d.persist(ctx, func(ctx context.Context) (err error) {
+	err := persist(ctx, func(ctx context.Context) (err error) {
 		count, err = d.dispatcher.db.Settle(ctx, d.topic, d.group, store.Settlement{Kind: store.Release, At: d.settle()})
 		return err
 	})
@@ -360,7 +374,7 @@ func (d *delivery) fail(ctx context.Context, action policy.Action, message strin
 		result = "given_up"
 	}
 	count := 0
-	err := d.persist(ctx, func(ctx context.Context) error {
+	err := persist(ctx, func(ctx context.Context) error {
 		return d.transact(ctx, d.failure(decision, delay, message), &count, func(c catalog) error {
 			return d.note(c, action, decision, message)
 		})
@@ -370,7 +384,7 @@ func (d *delivery) fail(ctx context.Context, action policy.Action, message strin
 	if decision == policy.GiveUp {
 		level, sentence = slog.LevelWarn, "an event is given up on"
 	}
-	d.log.Log(ctx, level, sentence, slog.String("verb", d.verb(action)), slog.Int("attempt", d.attempt),
+	d.logger().Log(ctx, level, sentence, slog.String("verb", d.verb(action)), slog.Int("attempt", d.attempt),
 		slog.Duration("again in", delay), slog.String("error", message))
 }
 
@@ -406,7 +420,7 @@ func (d *delivery) note(c catalog, action, decision policy.Action, message strin
 		if err != nil {
 			return err
 		}
-		deadLetter(c, d.deadLetter, event, d.message.Headers(), d.log)
+		deadLetter(c, d.deadLetter, event, d.message.Headers(), d.logger())
 		return nil
 	}
 	row := d.row
@@ -436,8 +450,8 @@ func (d *delivery) transact(ctx context.Context, settlement store.Settlement, co
 }
 
 // persist does something in the store until it succeeds, or it does not help to
-// try again, or the event's deadline hands it out again anyway.
-func (d *delivery) persist(ctx context.Context, work func(context.Context) error) error {
+// try again, or the deadline hands the events out again anyway.
+func persist(ctx context.Context, work func(context.Context) error) error {
 	wait := firstPause
 	for deadline := time.Now().Add(AckDeadline); ; {
 		err := work(ctx)
@@ -454,9 +468,9 @@ func (d *delivery) persist(ctx context.Context, work func(context.Context) error
 func (d *delivery) count(err error, settled int, result string) {
 	switch {
 	case err != nil:
-		d.log.Warn("an event cannot be settled and is handed out again after its deadline", slog.String("outcome", result), slog.Any("error", err))
+		d.logger().Warn("an event cannot be settled and is handed out again after its deadline", slog.String("outcome", result), slog.Any("error", err))
 	case settled == 0:
-		d.log.Debug("an event was settled by somebody else", slog.String("outcome", result))
+		d.logger().Debug("an event was settled by somebody else", slog.String("outcome", result))
 	default:
 		d.dispatcher.host.metrics.event(d.group, result)
 	}

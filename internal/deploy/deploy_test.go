@@ -73,12 +73,19 @@ var nodes atomic.Int64
 
 func startNode(t testing.TB, e engine.Engine) *node {
 	t.Helper()
+	return startNodeExtending(t, e, 10*time.Millisecond)
+}
+
+// startNodeExtending starts a node that moves deadlines on every so often, 0 for
+// the default.
+func startNodeExtending(t testing.TB, e engine.Engine, every time.Duration) *node {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := store.Open(t.Context(), e, store.Options{Log: log, NodeName: fmt.Sprintf("node %d", nodes.Add(1))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, store: s, host: deploy.Start(deploy.Options{Store: s, Log: log, ExtendEvery: 10 * time.Millisecond})}
+	n := &node{t: t, store: s, host: deploy.Start(deploy.Options{Store: s, Log: log, ExtendEvery: every})}
 	server := httptest.NewServer(n.host.Handler())
 	n.url = "ws" + strings.TrimPrefix(server.URL, "http")
 	t.Cleanup(func() {

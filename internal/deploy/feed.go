@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
 
@@ -14,6 +16,9 @@ import (
 const (
 	// maxTaken is how many events a feed takes at once.
 	maxTaken = 1000
+	// longestWait is how long a feed waits for an event before it begins to wait
+	// anew.
+	longestWait = time.Hour
 	// The pauses after a failure of the store, doubling from the first to the
 	// longest.
 	firstPause   = 50 * time.Millisecond
@@ -32,8 +37,15 @@ type feed struct {
 	taking context.Context
 	stop   context.CancelFunc
 
-	// outstanding is how many of its events are with runners.
+	// outstanding is how many of its events are with runners, or are being
+	// settled.
 	outstanding atomic.Int64
+	// settled holds a token when there are fewer of them.
+	settled chan struct{}
+	settler *settler
+	// calls and done are the metrics of every event, looked up once.
+	calls prometheus.Observer
+	done  prometheus.Counter
 
 	mu sync.Mutex
 	// failureWritten is when the subscription's newest failure was written; it is
@@ -44,8 +56,12 @@ type feed struct {
 func startFeed(d *dispatcher, a assignment) *feed {
 	f := &feed{
 		assignment: a, dispatcher: d,
-		log: d.log.With(slog.String("subscription", a.group), slog.String("deployment", a.pool.deployment)),
+		log:     d.log.With(slog.String("subscription", a.group), slog.String("deployment", a.pool.deployment)),
+		settled: make(chan struct{}, 1),
+		calls:   d.host.metrics.calls.WithLabelValues(a.group),
+		done:    d.host.metrics.events.WithLabelValues(a.group, "done"),
 	}
+	f.settler = &settler{feed: f}
 	f.taking, f.stop = context.WithCancel(d.taking)
 	d.feeding.Go(func() { f.run(f.taking) })
 	return f
@@ -56,9 +72,9 @@ func (f *feed) run(ctx context.Context) {
 	f.log.Debug("a subscription is dispatched by this node")
 	defer f.log.Debug("a subscription is not dispatched by this node any more")
 	wait, failing := firstPause, false
-	for ready := false; ctx.Err() == nil; {
-		var err error
-		if ready, err = f.step(ctx, ready); err == nil {
+	for ctx.Err() == nil {
+		err := f.step(ctx)
+		if err == nil {
 			wait, failing = firstPause, false
 			continue
 		}
@@ -74,28 +90,55 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// step waits for an event, unless it is known that there is one, and takes what
-// there is, as far as the runners have room. more says that there may be more.
-func (f *feed) step(ctx context.Context, ready bool) (more bool, err error) {
-	if !ready {
-		if err := f.dispatcher.db.AwaitWork(ctx, f.topic, f.group); err != nil {
-			return false, err
-		}
-	}
-	room := f.pool.room(ctx, f.group)
+// step waits until the runners have room and there is an event, and takes what
+// there is.
+func (f *feed) step(ctx context.Context) error {
+	f.awaitSettled(ctx)
+	room := f.pool.awaitRoom(ctx, f.group, min(f.subscription.InFlight(), maxTaken))
 	if room == 0 {
-		return false, ctx.Err()
+		return ctx.Err()
 	}
-	page, err := f.dispatcher.db.Read(ctx, f.topic, store.ReadOptions{Consumer: f.group, Limit: min(room, maxTaken)}, 0)
+	defer f.pool.unreserve(f.group, room)
+	page, err := f.dispatcher.db.Read(ctx, f.topic, store.ReadOptions{Consumer: f.group, Limit: room}, longestWait)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, message := range f.taken(page) {
 		f.deliver(message)
 	}
-	// What is full is heard of when it is not any more.
-	full := f.outstanding.Load() >= int64(f.subscription.InFlight())
-	return len(page.Messages) > 0 && !full, nil
+	return nil
+}
+
+// full reports whether as many events are on their way as may be.
+func (f *feed) full() bool { return f.outstanding.Load() >= int64(f.subscription.InFlight()) }
+
+// awaitSettled waits while as many events are on their way as may be: to look
+// into the store, at each of its commits, would show the same. It looks all the
+// same from time to time, since another node may have moved the subscription on.
+func (f *feed) awaitSettled(ctx context.Context) {
+	if !f.full() {
+		return
+	}
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	for f.full() {
+		select {
+		case <-f.settled:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// settledOne says that an event is not on its way any more.
+func (f *feed) settledOne() {
+	f.outstanding.Add(-1)
+	select {
+	case f.settled <- struct{}{}:
+	default:
+	}
 }
 
 // taken are the events of a page. What lapsed before them it logs.

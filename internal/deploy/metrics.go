@@ -1,8 +1,6 @@
 package deploy
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -35,10 +33,6 @@ func newMetrics() *metrics {
 
 func (m *metrics) event(subscription, outcome string) {
 	m.events.WithLabelValues(subscription, outcome).Inc()
-}
-
-func (m *metrics) called(subscription string, took time.Duration) {
-	m.calls.WithLabelValues(subscription).Observe(took.Seconds())
 }
 
 // Describe and Collect make a Host a collector of its metrics.

@@ -104,12 +104,14 @@ type pool struct {
 	mu sync.Mutex
 	// The following are protected by mu.
 	runners []*runner
+	// reserved is how many calls of a group are about to be taken.
+	reserved map[string]int
 	// changed is closed when there may be more room.
 	changed chan struct{}
 }
 
 func newPool(module, deployment string) *pool {
-	return &pool{module: module, deployment: deployment, changed: make(chan struct{})}
+	return &pool{module: module, deployment: deployment, reserved: map[string]int{}, changed: make(chan struct{})}
 }
 
 func (p *pool) add(r *runner) {
@@ -154,21 +156,14 @@ func (p *pool) serving() []*runner {
 	return slices.DeleteFunc(slices.Clone(p.runners), func(r *runner) bool { return r.draining })
 }
 
-// room waits until the runners take a call of a group, and returns how many. It
-// returns 0 when ctx ends.
-func (p *pool) room(ctx context.Context, group string) int {
+// awaitRoom waits until the runners take a call of a group, and reserves as many
+// as they take, at most most. It returns 0 when ctx ends. What is reserved is
+// given back with unreserve, when the events it was for have been delivered.
+func (p *pool) awaitRoom(ctx context.Context, group string, most int) int {
 	for {
-		p.mu.Lock()
-		free := 0
-		for _, r := range p.runners {
-			if !r.draining && !r.ended() {
-				free += max(r.hello.Credit-r.outstanding[group], 0)
-			}
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		if free > 0 {
-			return free
+		count, changed := p.reserve(group, most)
+		if count > 0 {
+			return count
 		}
 		select {
 		case <-changed:
@@ -178,8 +173,33 @@ func (p *pool) room(ctx context.Context, group string) int {
 	}
 }
 
-// take reserves a call of a group with the runner that has fewest, nil where
-// none takes one.
+// reserve reserves as many calls of a group as the runners take now, at most
+// most. changed is closed when there may be more.
+func (p *pool) reserve(group string, most int) (count int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := -p.reserved[group]
+	for _, r := range p.runners {
+		if !r.draining && !r.ended() {
+			free += max(r.hello.Credit-r.outstanding[group], 0)
+		}
+	}
+	count = max(min(free, most), 0)
+	p.reserved[group] += count
+	return count, p.changed
+}
+
+func (p *pool) unreserve(group string, count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reserved[group] -= count; p.reserved[group] == 0 {
+		delete(p.reserved, group)
+	}
+	p.notify()
+}
+
+// take begins a call of a group with the runner that has fewest, nil where none
+// takes one.
 func (p *pool) take(group string) *runner {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +219,7 @@ func (p *pool) take(group string) *runner {
 	return best
 }
 
-// give ends a reservation.
+// give ends a call.
 func (p *pool) give(r *runner, group string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,14 +41,14 @@ const Path = "/ftl"
 
 // Frame is one thing said; exactly one field is set.
 type Frame struct {
-	Hello    *Hello    `cbor:"hello,omitempty"`
-	Welcome  *Welcome  `cbor:"welcome,omitempty"`
-	Refused  *Refused  `cbor:"refused,omitempty"`
-	Call     *Call     `cbor:"call,omitempty"`
-	Cancel   *Cancel   `cbor:"cancel,omitempty"`
-	Done     *Done     `cbor:"done,omitempty"`
-	Drain    *Drain    `cbor:"drain,omitempty"`
-	Draining *Draining `cbor:"draining,omitempty"`
+	Hello    *Hello    `cbor:"1,keyasint,omitempty"`
+	Welcome  *Welcome  `cbor:"2,keyasint,omitempty"`
+	Refused  *Refused  `cbor:"3,keyasint,omitempty"`
+	Call     *Call     `cbor:"4,keyasint,omitempty"`
+	Cancel   *Cancel   `cbor:"5,keyasint,omitempty"`
+	Done     *Done     `cbor:"6,keyasint,omitempty"`
+	Drain    *Drain    `cbor:"7,keyasint,omitempty"`
+	Draining *Draining `cbor:"8,keyasint,omitempty"`
 }
 
 // Hello begins a connection: who the runner is.
@@ -99,29 +99,29 @@ const (
 // Call is one verb to run with one event.
 type Call struct {
 	// ID names the call on its connection; it is never used again there.
-	ID   uint64 `cbor:"id"`
-	Kind Kind   `cbor:"kind"`
+	ID   uint64 `cbor:"1,keyasint"`
+	Kind Kind   `cbor:"2,keyasint"`
 	// Verb is the verb's name in the runner's module.
-	Verb string `cbor:"verb"`
+	Verb string `cbor:"3,keyasint"`
 
 	// Subscription is the name in the module, Group that of the store's group,
 	// Topic that of the store's topic, Position and Delivery which hand-out of
 	// which of its messages this is: what a sink's transaction acknowledges.
-	Subscription string `cbor:"subscription"`
-	Group        string `cbor:"group"`
-	Topic        string `cbor:"topic"`
-	Position     uint64 `cbor:"position"`
-	Delivery     uint32 `cbor:"delivery"`
+	Subscription string `cbor:"4,keyasint"`
+	Group        string `cbor:"5,keyasint"`
+	Topic        string `cbor:"6,keyasint"`
+	Position     uint64 `cbor:"7,keyasint"`
+	Delivery     uint32 `cbor:"8,keyasint"`
 	// Attempt counts the attempts at the event, from 1; of a catch verb its
 	// own.
-	Attempt int `cbor:"attempt"`
+	Attempt int `cbor:"9,keyasint"`
 
 	// Event is the event in CBOR, as the store has it.
-	Event cbor.RawMessage `cbor:"event"`
+	Event cbor.RawMessage `cbor:"10,keyasint"`
 	// Caught is what a catch verb is told beside the event, nil for others.
-	Caught *Caught `cbor:"caught,omitempty"`
+	Caught *Caught `cbor:"11,keyasint,omitempty"`
 	// Headers are those of the event: caller, request, traceparent, tracestate.
-	Headers map[string]string `cbor:"headers,omitempty"`
+	Headers map[string]string `cbor:"12,keyasint,omitempty"`
 }
 
 // Value decodes the event.
@@ -131,36 +131,36 @@ func (c *Call) Value() (value.Value, error) { return value.DecodeCBOR(c.Event) }
 type Caught struct {
 	// Verb is the sink or mapper that failed, as module.verb; RequestType is
 	// its event's type in the schema.
-	Verb        string `cbor:"verb"`
-	RequestType string `cbor:"requestType"`
+	Verb        string `cbor:"1,keyasint"`
+	RequestType string `cbor:"2,keyasint"`
 	// Error is what the last of the Attempts failed with.
-	Error    string `cbor:"error"`
-	Attempts int    `cbor:"attempts"`
+	Error    string `cbor:"3,keyasint"`
+	Attempts int    `cbor:"4,keyasint"`
 }
 
 // Done is the outcome of a call.
 type Done struct {
-	ID uint64 `cbor:"id"`
+	ID uint64 `cbor:"1,keyasint"`
 	// Result is what a mapper returned, in CBOR.
-	Result cbor.RawMessage `cbor:"result,omitempty"`
+	Result cbor.RawMessage `cbor:"2,keyasint,omitempty"`
 	// Headers are those of the event that Result is: caller, request,
 	// traceparent, tracestate.
-	Headers map[string]string `cbor:"headers,omitempty"`
+	Headers map[string]string `cbor:"3,keyasint,omitempty"`
 	// Settled says that the acknowledgement is committed already, in the
 	// transaction of the verb.
-	Settled bool `cbor:"settled,omitempty"`
+	Settled bool `cbor:"4,keyasint,omitempty"`
 	// Error is nil for a verb that returned no error.
-	Error *Error `cbor:"error,omitempty"`
+	Error *Error `cbor:"5,keyasint,omitempty"`
 }
 
 // Error is what a verb failed with.
 type Error struct {
-	Message string `cbor:"message"`
+	Message string `cbor:"1,keyasint"`
 	// Panic says that the verb did not return.
-	Panic bool `cbor:"panic,omitempty"`
+	Panic bool `cbor:"2,keyasint,omitempty"`
 	// NotRun says that the runner did not begin the call, as when it drains:
 	// that is no attempt.
-	NotRun bool `cbor:"notRun,omitempty"`
+	NotRun bool `cbor:"3,keyasint,omitempty"`
 }
 
 // Cancel says that the outcome of a call is not awaited any more: an operator
