@@ -49,7 +49,7 @@ func (db *Database) lookForWork(ctx context.Context, topicName, group string) (r
 	if err != nil || ready {
 		return ready, err
 	}
-	_, err = db.await(ctx, a, due, nil)
+	_, err = db.await(ctx, a, due, nil, nil)
 	return false, err
 }
 

@@ -63,6 +63,8 @@ type committer struct {
 	// spare is memory for waiting, of a commit that has finished.
 	spare  []request
 	closed bool
+	// parked are the reads that wait for what is appended to a topic.
+	parked map[ObjectID][]*parkedRead
 	// room is signalled when waiting has room again.
 	room *sync.Cond
 
@@ -138,7 +140,7 @@ func (c *committer) take() []request {
 		c.waiting, c.spare = c.spare, nil
 	}
 	c.room.Broadcast()
-	return taken
+	return c.withParked(taken)
 }
 
 // recycle keeps the memory of requests that have finished.

@@ -73,7 +73,7 @@ func (f *Subscription) Next(ctx context.Context, limit, maxBytes int) (Page, err
 			return page, nil
 		}
 		a.seen = seen
-		if _, err := f.db.await(ctx, a, time.Time{}, nil); err != nil {
+		if _, err := f.db.await(ctx, a, time.Time{}, nil, nil); err != nil {
 			return page, err
 		}
 	}

@@ -54,7 +54,13 @@ func (db *Database) Read(ctx context.Context, topicName string, options ReadOpti
 		}
 		// The place was moved; what is waited for comes after it.
 		options.After, options.Since = db.keepPlace(options)
-		if done, err := db.await(ctx, *a, page.Due, timeout); done || err != nil {
+		var done bool
+		if options.Consumer == "" {
+			done, err = db.await(ctx, *a, page.Due, timeout, nil)
+		} else {
+			page, done, err = db.awaitAs(ctx, topicName, options, *a, page.Due, timeout)
+		}
+		if done || err != nil {
 			return page, err
 		}
 	}
@@ -78,8 +84,8 @@ type alarm struct {
 }
 
 // await waits until there may be something to read; done says that the time
-// is over.
-func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <-chan time.Time) (done bool, err error) {
+// is over. handed, nil for none, is closed when something was read meanwhile.
+func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <-chan time.Time, handed <-chan struct{}) (done bool, err error) {
 	defer db.lookout.watch(a)()
 	var dueTimer <-chan time.Time
 	if !due.IsZero() {
@@ -94,6 +100,7 @@ func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <
 	select {
 	case <-a.topic:
 	case <-a.group:
+	case <-handed:
 	case <-dueTimer:
 	case <-timeout:
 		return true, nil
@@ -206,7 +213,7 @@ func (db *Database) Await(ctx context.Context, topicName string, options ReadOpt
 		if err != nil || !page.empty() {
 			return err
 		}
-		if done, err := db.await(ctx, a, page.Due, timer.C); done || err != nil {
+		if done, err := db.await(ctx, a, page.Due, timer.C, nil); done || err != nil {
 			return err
 		}
 	}
