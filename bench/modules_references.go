@@ -158,7 +158,7 @@ func carryWatermill(l moduleLoad, topic string, publisher message.Publisher, sub
 	case err := <-ended:
 		return report, err
 	case <-time.After(stallTime):
-		return report, fmt.Errorf("Watermill's router does not start within %s", stallTime)
+		return report, fmt.Errorf("the router of Watermill does not start within %s", stallTime)
 	}
 	return carried(l, &recorder, func(_ context.Context, stamp int64) error {
 		return publisher.Publish(topic, message.NewMessage(watermill.NewUUID(), stamped(stamp)))

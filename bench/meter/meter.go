@@ -29,8 +29,8 @@ var (
 	ordered  = ftl.RegisterTopic[Event]("ordered")
 	many     = ftl.RegisterTopic[Event]("many")
 
-	parallelTaking = ftl.RegisterSubscription(parallel, "parallelTaking", ftl.Parallel(1000))
-	orderedTaking  = ftl.RegisterSubscription(ordered, "orderedTaking")
+	ParallelTaking = ftl.RegisterSubscription(parallel, "parallelTaking", ftl.Parallel(1000))
+	OrderedTaking  = ftl.RegisterSubscription(ordered, "orderedTaking")
 )
 
 var recorder load.Recorder
