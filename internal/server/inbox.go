@@ -20,7 +20,9 @@ type inbox struct {
 	// The following are protected by mu.
 	frames []receivedFrame
 	bytes  int
-	ended  bool
+	// holding is what of memory is held for requests that wait or run.
+	holding int64
+	ended   bool
 
 	maxBytes int
 	memory   *semaphore.Weighted
@@ -56,7 +58,7 @@ func (i *inbox) awaitRoom(size int) {
 
 // put adds the requests of a frame, of which there is one at least. It waits for
 // room, and returns errEnded once the inbox has ended and errRequestMemory where
-// nothing waits that would make room.
+// the memory is not this connection's to give back.
 func (i *inbox) put(requests []request) error {
 	bytes := 0
 	for n := range requests {
@@ -77,11 +79,12 @@ func (i *inbox) put(requests []request) error {
 			if i.memory.TryAcquire(held) {
 				i.frames = append(i.frames, receivedFrame{requests, bytes, held})
 				i.bytes += bytes
+				i.holding += held
 				i.mu.Unlock()
 				signal(i.filled)
 				return nil
 			}
-			if empty {
+			if i.holding == 0 {
 				i.mu.Unlock()
 				return errRequestMemory
 			}
@@ -99,8 +102,20 @@ type taken struct {
 	*request
 	// more says that others follow it already.
 	more bool
-	// held is what of memory is to be released when the request was run.
+	// held is what of memory ran is to give back.
 	held int64
+}
+
+// ran gives back what was held for requests that were run.
+func (i *inbox) ran(held int64) {
+	if held == 0 {
+		return
+	}
+	i.memory.Release(held)
+	i.mu.Lock()
+	i.holding -= held
+	i.mu.Unlock()
+	signal(i.drained)
 }
 
 // take removes the next request. It waits for one up to idle, where that is not

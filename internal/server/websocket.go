@@ -303,7 +303,7 @@ func (c *connection) run() {
 			continue
 		}
 		c.handle(next.request, next.more)
-		c.server.requestMemory.Release(next.held)
+		c.inbox.ran(next.held)
 	}
 }
 
