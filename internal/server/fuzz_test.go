@@ -64,7 +64,7 @@ func checkRequest(t *testing.T, as format, r request) {
 		answers.next()
 		answers.elements = appendAnswer(as, answers.elements, answer)
 	}
-	if _, err := decode(as, appendReply(as, nil, r.id, answers)); err != nil {
+	if _, err := decode(as, (&reply{id: r.id, answers: answers}).append(as, nil)); err != nil {
 		t.Fatalf("the reply to %s cannot be read: %v", r.id, err)
 	}
 }

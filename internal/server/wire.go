@@ -329,36 +329,21 @@ func (l *list) enclosed() []byte {
 // append appends the reply.
 func (r *reply) append(f format, dst []byte) []byte {
 	if r.answers != nil {
-		return appendReply(f, dst, r.id, r.answers)
+		return appendReply(f, dst, r.id, r.answers.count, func(dst []byte) []byte { return append(dst, r.answers.elements...) })
 	}
-	answer := r.answer()
+	return appendReply(f, dst, r.id, 1, func(dst []byte) []byte { return appendAnswer(f, dst, r.answer()) })
+}
+
+// appendReply appends {"id":…,"answers":[…]}, of so many answers, which appends
+// appends. The names are in the order of deterministic CBOR, the shorter first.
+func appendReply(f format, dst []byte, id value.Value, count int, appends func(dst []byte) []byte) []byte {
 	if f == formatCBOR {
 		dst = value.AppendName(value.AppendObjectHead(dst, 2), "id")
-		dst = value.AppendName(appendValue(f, dst, r.id), "answers")
-		return appendAnswer(f, value.AppendArrayHead(dst, 1), answer)
+		dst = value.AppendName(appendValue(f, dst, id), "answers")
+		return appends(value.AppendArrayHead(dst, count))
 	}
-	dst = appendValue(f, append(dst, `{"id":`...), r.id)
-	dst = appendAnswer(f, append(dst, `,"answers":[`...), answer)
-	return append(dst, "]}"...)
-}
-
-// appendReply appends {"id":…,"answers":[…]}.
-func appendReply(f format, dst []byte, id value.Value, answers *list) []byte {
-	return appendFields(f, dst, "id", id, "answers", answers)
-}
-
-// appendFields appends an object of a value and a list. The names are in the
-// order of deterministic CBOR, the shorter first.
-func appendFields(f format, dst []byte, first string, v value.Value, second string, elements *list) []byte {
-	if f == formatCBOR {
-		dst = value.AppendName(value.AppendObjectHead(dst, 2), first)
-		dst = appendValue(f, dst, v)
-		return elements.appendTo(value.AppendName(dst, second))
-	}
-	dst = append(dst, `{"`+first+`":`...)
-	dst = appendValue(f, dst, v)
-	dst = append(dst, `,"`+second+`":`...)
-	return append(elements.appendTo(dst), '}')
+	dst = appendValue(f, append(dst, `{"id":`...), id)
+	return append(appends(append(dst, `,"answers":[`...)), "]}"...)
 }
 
 // appendValue appends a value that was decoded from the wire, so that it can be
