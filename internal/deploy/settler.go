@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/internal/topic"
@@ -49,7 +48,6 @@ func (s *settler) acknowledge(ctx context.Context, at topic.Settle) {
 // run settles until nothing waits.
 func (s *settler) run(ctx context.Context) {
 	for {
-		s.linger(ctx)
 		s.mu.Lock()
 		batch := s.handled
 		s.handled = nil
@@ -62,26 +60,6 @@ func (s *settler) run(ctx context.Context) {
 		for _, one := range batch {
 			close(one.settled)
 		}
-	}
-}
-
-// lingerTime is how long acknowledgements wait for others, so that at a pace that
-// leaves the disk time they do not take it from appends and hand-outs.
-const lingerTime = 5 * time.Millisecond
-
-// linger waits for more to settle, unless what is not settled is about to keep new
-// events from being taken, or the node ends.
-func (s *settler) linger(ctx context.Context) {
-	f := s.feed
-	if 2*f.outstanding.Load() >= int64(f.subscription.InFlight()) {
-		return
-	}
-	timer := time.NewTimer(lingerTime)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.taking.Done():
-	case <-ctx.Done():
 	}
 }
 
