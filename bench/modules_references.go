@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tidemarkdb/tidemark/bench/load"
@@ -33,11 +31,16 @@ func stampOf(payload []byte) int64 { return int64(binary.BigEndian.Uint64(payloa
 // TCP, and consumes it with one durable consumer a subscription that acknowledges
 // each message. In order, one message is out at a time.
 func carryJetStream(l moduleLoad) (report load.Report, err error) {
-	js, cleanup, err := openJetStreamSynced()
-	defer cleanup()
+	url, stop, err := openJetStreamTCP(true)
 	if err != nil {
 		return report, err
 	}
+	defer stop()
+	js, closing, err := dialJetStream(url, 10*modulePublishers)
+	if err != nil {
+		return report, err
+	}
+	defer closing()
 	ctx := context.Background()
 	var recorder load.Recorder
 	for n := range l.subscriptions {
@@ -72,38 +75,6 @@ func carryJetStream(l moduleLoad) (report load.Report, err error) {
 			return ctx.Err()
 		}
 	})
-}
-
-// openJetStreamSynced starts a NATS server that listens and syncs every message
-// before it answers, with the stream events.
-func openJetStreamSynced() (js jetstream.JetStream, cleanup func(), err error) {
-	dir, err := os.MkdirTemp("", "jetstream-bench-")
-	if err != nil {
-		return nil, func() {}, err
-	}
-	cleanup = func() { _ = os.RemoveAll(dir) }
-	ns, err := server.NewServer(&server.Options{
-		JetStream: true, StoreDir: dir, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, SyncAlways: true,
-	})
-	if err != nil {
-		return nil, cleanup, err
-	}
-	go ns.Start()
-	cleanup = func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-		_ = os.RemoveAll(dir)
-	}
-	if !ns.ReadyForConnections(10 * time.Second) {
-		return nil, cleanup, fmt.Errorf("the NATS server did not start")
-	}
-	js, closing, err := dialJetStream(ns.ClientURL(), 10*modulePublishers)
-	if err != nil {
-		return nil, cleanup, err
-	}
-	stopped := cleanup
-	_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: "events", Subjects: []string{"events"}, Storage: jetstream.FileStorage})
-	return js, func() { closing(); stopped() }, err
 }
 
 // carryChannels publishes through Watermill's Go channels, each publisher waiting

@@ -256,13 +256,13 @@ func readAgain(d time.Duration, readAll func() (int, error)) (result, error) {
 }
 
 // openJetStreamTCP starts a NATS server that listens, with file storage and the
-// stream events.
-func openJetStreamTCP() (url string, cleanup func(), err error) {
+// stream events. syncAlways has it sync before it acknowledges.
+func openJetStreamTCP(syncAlways bool) (url string, cleanup func(), err error) {
 	dir, err := os.MkdirTemp("", "jetstream-bench-")
 	if err != nil {
 		return "", nil, err
 	}
-	ns, err := server.NewServer(&server.Options{JetStream: true, StoreDir: dir, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	ns, err := server.NewServer(&server.Options{JetStream: true, StoreDir: dir, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, SyncAlways: syncAlways})
 	if err != nil {
 		return "", nil, err
 	}
@@ -298,7 +298,7 @@ func dialJetStream(url string, window int) (jetstream.JetStream, func(), error) 
 }
 
 func wireJetStream(connections, outstanding int, d time.Duration) (result, error) {
-	url, cleanup, err := openJetStreamTCP()
+	url, cleanup, err := openJetStreamTCP(false)
 	if err != nil {
 		return result{}, err
 	}
@@ -314,7 +314,7 @@ func wireJetStream(connections, outstanding int, d time.Duration) (result, error
 }
 
 func wireOrderedConsumer(d time.Duration) (result, error) {
-	url, cleanup, err := openJetStreamTCP()
+	url, cleanup, err := openJetStreamTCP(false)
 	if err != nil {
 		return result{}, err
 	}
