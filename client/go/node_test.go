@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/value"
 )
 
@@ -362,13 +363,14 @@ func TestACallerThatGivesUpTakesItsSessionAlong(t *testing.T) {
 	n := newScripted(t, func(h heard) told { return told{runs: h.begins("READ"), answer: value.Int(1)} })
 	db := connectTo(t, Options{Sessions: 1}, n)
 	ctx, giveUp := context.WithCancel(t.Context())
+	read := make(chan error, 1)
 	go func() {
-		for len(n.statements("READ")) == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		giveUp()
+		_, err := db.Topic("events").Read(ctx, ReadOptions{Wait: time.Hour})
+		read <- err
 	}()
-	if _, err := db.Topic("events").Read(ctx, ReadOptions{Wait: time.Hour}); !errors.Is(err, fault.Cancelled) {
+	nodetest.Eventually(t, 10*time.Second, func() bool { return len(n.statements("READ")) > 0 }, "the node is asked")
+	giveUp()
+	if err := <-read; !errors.Is(err, fault.Cancelled) {
 		t.Fatal(err)
 	}
 	// The one session that there may be is free, and does not wait for the READ.
@@ -440,9 +442,7 @@ func TestAClosedStoreFailsWhatWaits(t *testing.T) {
 	go func() {
 		failed <- db.Topic("events").Consume(t.Context(), "c", func(context.Context, *Tx, []Message) error { return nil }, ConsumeOptions{})
 	}()
-	for len(n.statements("")) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	nodetest.Eventually(t, 10*time.Second, func() bool { return len(n.statements("")) >= 3 }, "the node is asked all")
 	check(t, s.Close())
 	for range 3 {
 		if err := <-failed; !errors.Is(err, fault.Cancelled) {

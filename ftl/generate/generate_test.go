@@ -25,6 +25,7 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/deploy"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
 	"github.com/tidemarkdb/tidemark/internal/ftlwire"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/server"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
@@ -222,12 +223,10 @@ func TestTheExamplesBinariesRunAndEndInOrder(t *testing.T) {
 		t.Fatalf("answered %d %s", status, answer)
 	}
 	want := `{"customer":"ada","payment":"` + accepted.ID + `","text":"Received of ada: 40.05"}`
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	nodetest.Eventually(t, 20*time.Second, func() bool {
 		status, answer = ask(t, http.MethodGet, receipts+"/receipt/"+accepted.ID, "")
-		if status == http.StatusOK || time.Now().After(deadline) {
-			break
-		}
-	}
+		return status == http.StatusOK
+	}, "the payment has its receipt")
 	if answer != want {
 		t.Errorf("the receipt is %d %s, want %s", status, answer, want)
 	}

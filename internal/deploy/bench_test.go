@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/store"
 )
 
@@ -34,9 +35,7 @@ func BenchmarkDispatch(b *testing.B) {
 			for range b.N {
 				r.succeed(<-r.calls)
 			}
-			for n.status(processing).Lag > 0 {
-				time.Sleep(time.Millisecond)
-			}
+			nodetest.Eventually(b, time.Minute, func() bool { return n.status(processing).Lag == 0 }, "all are settled")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}

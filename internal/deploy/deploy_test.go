@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
 	"github.com/tidemarkdb/tidemark/internal/ftlwire"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/value"
 )
@@ -331,11 +332,7 @@ func must(t *testing.T, c *ftlwire.Call, verb string, position, attempt int) *ft
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come to be that %s", what)
-		}
-	}
+	nodetest.Eventually(t, 10*time.Second, holds, "%s", what)
 }
 
 func mustBe(t *testing.T, what string, got, want []int) {

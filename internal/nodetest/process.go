@@ -15,8 +15,9 @@ import (
 // Process is a process that a test started.
 type Process struct {
 	testing.TB
-	// Stderr is what the process writes on its standard error.
-	Stderr *Log
+	// Stdout and Stderr are what the process writes on its standard output and
+	// error.
+	Stdout, Stderr *Log
 
 	command *exec.Cmd
 	lines   *lines
@@ -39,8 +40,8 @@ const (
 // Start starts a command, whose output and log the process then has.
 func Start(t testing.TB, command *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{TB: t, Stderr: &Log{}, command: command, exited: make(chan struct{})}
-	p.lines = &lines{whole: make(chan string, unheard)}
+	p := &Process{TB: t, Stdout: &Log{}, Stderr: &Log{}, command: command, exited: make(chan struct{})}
+	p.lines = &lines{log: p.Stdout, whole: make(chan string, unheard)}
 	command.Stdout, command.Stderr, command.WaitDelay = p.lines, p.Stderr, pipesTime
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -73,6 +74,35 @@ func (p *Process) Hear() string {
 		p.Fatalf("%s says nothing\n%s", p.command.Args[0], p.Stderr)
 	}
 	return ""
+}
+
+// Await returns what follows a text in the first line that has it, which the
+// process prints within a time: more than Patience, where it builds something.
+func (p *Process) Await(text string, within time.Duration) (after string) {
+	p.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for {
+		select {
+		case line, more := <-p.lines.whole:
+			if !more {
+				p.Fatalf("%s has ended with %v and did not say %q\n%s", p.command.Args[0], p.command.ProcessState, text, p.Stderr)
+			}
+			if _, after, ok := strings.Cut(line, text); ok {
+				return after
+			}
+		case <-timer.C:
+			p.Fatalf("%s does not say %q within %s\n%s", p.command.Args[0], text, within, p.Stderr)
+		}
+	}
+}
+
+// Stop tells the process to end, by SIGTERM, waits until it has, and returns its
+// status.
+func (p *Process) Stop() int {
+	p.Helper()
+	p.Signal(syscall.SIGTERM)
+	return p.Wait()
 }
 
 // PID is the process' number.
@@ -177,11 +207,13 @@ func (l *Log) String() string {
 
 // lines takes what is written to it apart.
 type lines struct {
+	log   *Log
 	whole chan string
 	begun []byte
 }
 
 func (l *lines) Write(p []byte) (int, error) {
+	_, _ = l.log.Write(p) // It does not fail.
 	l.begun = append(l.begun, p...)
 	for {
 		line, rest, whole := bytes.Cut(l.begun, []byte("\n"))

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/engine"
 	"github.com/tidemarkdb/tidemark/internal/engine/pebble"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 	"github.com/tidemarkdb/tidemark/internal/topic"
 	"github.com/tidemarkdb/tidemark/value"
 )
@@ -59,20 +60,15 @@ func waitingFixture(t *testing.T) *Database {
 // awaitParked waits until so many reads are parked.
 func awaitParked(t *testing.T, db *Database, want int) {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	nodetest.Eventually(t, 10*time.Second, func() bool {
 		db.committer.mu.Lock()
+		defer db.committer.mu.Unlock()
 		count := 0
 		for _, reads := range db.committer.parked {
 			count += len(reads)
 		}
-		db.committer.mu.Unlock()
-		if count == want {
-			return
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%d reads are parked, want %d", count, want)
-		}
-	}
+		return count == want
+	}, "%d reads are parked", want)
 }
 
 func newestSequence(t *testing.T, db *Database) engine.Sequence {

@@ -20,6 +20,7 @@ import (
 	client "github.com/tidemarkdb/tidemark/client/go"
 	"github.com/tidemarkdb/tidemark/internal/deploy"
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
 func TestNoEventIsLostOnTheEmbeddedEngine(t *testing.T) {
@@ -89,7 +90,7 @@ func run(t *testing.T, nodes int, store ...string) {
 	// What was with the node that was killed comes after its deadline, or when an
 	// operator says so.
 	for _, subscription := range []string{"recording", "copying", "auditing"} {
-		if out, err := exec.Command(binary, "ftl", "retry", "--url", "ws://"+w.addresses[0], "ledger."+subscription).CombinedOutput(); err != nil {
+		if out, err := exec.Command(nodetest.Binary(t), "ftl", "retry", "--url", "ws://"+w.addresses[0], "ledger."+subscription).CombinedOutput(); err != nil {
 			t.Errorf("ftl retry: %s", out)
 		}
 	}
@@ -112,8 +113,7 @@ func run(t *testing.T, nodes int, store ...string) {
 		}
 	}
 	t.Logf("%d entries, %d of them accepted; audited %d times", len(entries), len(w.posted), len(audited))
-	second.end()
-	if code := second.command.ProcessState.ExitCode(); code != 0 {
+	if code := second.Stop(); code != 0 {
 		t.Errorf("ftl deploy ends with %d", code)
 	}
 }
@@ -174,8 +174,8 @@ func (w *world) killRunner() {
 // killNode kills a node, sees that the others take over, and starts it again.
 func (w *world) killNode(i int, others bool) {
 	w.t.Helper()
-	dead := fmt.Sprintf("/%d", w.nodes[i].command.Process.Pid)
-	w.nodes[i].kill()
+	dead := fmt.Sprintf("/%d", w.nodes[i].PID())
+	w.nodes[i].Kill()
 	if others {
 		began := time.Now()
 		w.await("the dead node's subscriptions move", func() bool {
@@ -200,7 +200,7 @@ func (w *world) killNode(i int, others bool) {
 // status asks a node.
 func (w *world) status(i int) (deploy.Status, bool) {
 	var status deploy.Status
-	out, err := exec.Command(binary, "ftl", "status", "--json", "--url", "ws://"+w.addresses[i]).Output()
+	out, err := exec.Command(nodetest.Binary(w.t), "ftl", "status", "--json", "--url", "ws://"+w.addresses[i]).Output()
 	return status, err == nil && json.NewDecoder(bytes.NewReader(out)).Decode(&status) == nil && len(status.Modules) == 1
 }
 
@@ -270,11 +270,7 @@ func (w *world) events(name string) []event {
 // await waits until something holds.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("it does not come to be that %s", what)
-		}
-	}
+	nodetest.Eventually(w.t, 90*time.Second, holds, "%s", what)
 }
 
 func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testing.T) {
@@ -292,7 +288,7 @@ func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testi
 		t.Errorf("before the first build is up it answers %s, %v", early.Status, early.Header)
 	}
 	w.await("the first build serves", func() bool { return postEntry(t, dev.said).StatusCode == http.StatusOK })
-	if told := dev.log.String(); strings.Count(told, "building the modules in "+dir+"\n") != 1 || strings.Count(told, "built in ") != 1 {
+	if told := dev.Stdout.String(); strings.Count(told, "building the modules in "+dir+"\n") != 1 || strings.Count(told, "built in ") != 1 {
 		t.Errorf("of its one build it does not say when it begins and ends:\n%s", told)
 	}
 	w.deploys = []*process{dev}
@@ -308,8 +304,8 @@ func TestDevelopmentBuildsAgainWhenAFileIsSavedAndLosesNothingMeanwhile(t *testi
 		t.Fatal(err)
 	}
 	save(t, file, append(good, "\nvar broken int = 'no'\"\n"...))
-	w.await("the mistake is told", func() bool { return strings.Contains(dev.log.String(), "ledger.go:") })
-	if !strings.Contains(dev.log.String(), "the build failed after ") {
+	w.await("the mistake is told", func() bool { return strings.Contains(dev.Stdout.String(), "ledger.go:") })
+	if !strings.Contains(dev.Stdout.String(), "the build failed after ") {
 		t.Error("that the build failed is not told")
 	}
 	saved := time.Now()

@@ -69,7 +69,7 @@ func TestAThousandSubscriptionsAreSpreadOverThreeNodesAndMoveWithinFiveSecondsOf
 	w.dispatchedByOwners(taken)
 
 	began = time.Now()
-	w.nodes[0].kill()
+	w.nodes[0].Kill()
 	w.publish(1, 2)
 	w.await("every subscription has had the second event", func() bool { return taken.had(2) == manySubscriptions })
 	took := time.Since(began)
@@ -92,7 +92,7 @@ func (w *world) dispatchedByOwners(taken *taking) {
 	defer taken.mu.Unlock()
 	for _, one := range w.manyStatus(1) {
 		by := taken.by[one.Subscription]
-		if !strings.HasSuffix(one.Node, fmt.Sprintf("/%d", w.nodes[by].command.Process.Pid)) {
+		if !strings.HasSuffix(one.Node, fmt.Sprintf("/%d", w.nodes[by].PID())) {
 			w.t.Errorf("%s is owned by node %s, but was called by node %d", one.Subscription, one.Node, by)
 		}
 	}

@@ -3,108 +3,44 @@
 package modules
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/nodetest"
 )
 
-// binary is the path of the binary, built once.
-var binary string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "tidemark-modules-")
-	if err != nil {
-		panic(err)
-	}
-	binary = filepath.Join(dir, "tidemark")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/tidemark").CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("the binary does not build: %v\n%s", err, out))
-	}
-	removed := func() { _ = os.RemoveAll(dir) }
-	defer removed()
-	postgrestest.Main(m)
-}
-
-// safeBuffer is a buffer that is written and read at once.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer // protected by mu
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+func TestMain(m *testing.M) { postgrestest.Main(m, nodetest.Remove) }
 
 // process is a process of the binary.
 type process struct {
-	command *exec.Cmd
-	log     *safeBuffer
-	exited  chan struct{}
-	// said is what follows a prefix that the process prints when it is ready.
+	*nodetest.Process
+	// said is what follows a text that the process prints when it is ready.
 	said string
 }
+
+// readyTime is how long a process may take that builds modules first.
+const readyTime = 2 * time.Minute
 
 // start starts the binary and waits until it prints a line that holds ready.
 func start(t *testing.T, ready string, arguments ...string) *process {
 	t.Helper()
-	p := &process{log: &safeBuffer{}, exited: make(chan struct{})}
-	p.command = exec.Command(binary, arguments...)
-	p.command.Stderr = p.log
-	out, err := p.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said := make(chan string, 1)
-	go func() {
-		lines := bufio.NewScanner(io.TeeReader(out, p.log))
-		for lines.Scan() {
-			if _, after, ok := strings.Cut(lines.Text(), ready); ok {
-				select {
-				case said <- after:
-				default:
-				}
-			}
-		}
-		_ = p.command.Wait()
-		close(p.exited)
-	}()
+	p := &process{Process: nodetest.Start(t, exec.Command(nodetest.Binary(t), arguments...))}
 	t.Cleanup(func() {
-		p.end()
+		p.Stop() // And with it what it has started.
 		if t.Failed() {
-			t.Logf("%s:\n%s", strings.Join(arguments, " "), tail(p.log.String()))
+			t.Logf("%s printed\n%s", strings.Join(arguments, " "), tail(p.Stdout.String()))
 		}
 	})
-	select {
-	case p.said = <-said:
-	case <-p.exited:
-		t.Fatalf("tidemark %s has ended:\n%s", strings.Join(arguments, " "), p.log)
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("tidemark %s does not become ready:\n%s", strings.Join(arguments, " "), p.log)
-	}
+	p.said = p.Await(ready, readyTime)
 	return p
 }
 
@@ -113,25 +49,9 @@ func tail(text string) string {
 	return text[max(len(text)-most, 0):]
 }
 
-// kill ends the process at once.
-func (p *process) kill() {
-	_ = p.command.Process.Kill()
-	<-p.exited
-}
-
-// end tells the process to end, and kills it where it does not.
-func (p *process) end() {
-	_ = p.command.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.exited:
-	case <-time.After(40 * time.Second):
-		p.kill()
-	}
-}
-
 func (p *process) running() bool {
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 		return false
 	default:
 		return true
@@ -140,7 +60,7 @@ func (p *process) running() bool {
 
 // children are the processes that a process has started.
 func (p *process) children() []int {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.command.Process.Pid))
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID()))
 	var children []int
 	for _, file := range tasks {
 		text, _ := os.ReadFile(file)
