@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/load"
-	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
 )
 
 // Rows of modules measure from a verb's Publish to the end of the sink that
@@ -192,21 +190,12 @@ func modulesOnDisk(l moduleLoad) (load.Report, error) {
 // modulesOnPostgres carries a load by the module on a node with a store on the
 // PostgreSQL of the run, in a database of its own.
 func modulesOnPostgres(l moduleLoad) (report load.Report, err error) {
-	ctx := context.Background()
-	if err := onPostgres.checkpoint(ctx); err != nil {
-		return report, err
-	}
-	name := "modules_" + postgrestest.Schema()
-	if _, err := onPostgres.pool.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		return report, err
-	}
-	defer func() { _, _ = onPostgres.pool.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)") }()
-	address, err := url.Parse(onPostgres.url)
+	address, drop, err := onPostgres.database(context.Background())
 	if err != nil {
 		return report, err
 	}
-	address.Path = name
-	return byModule(l, "--postgres", address.String())
+	defer drop()
+	return byModule(l, "--postgres", address)
 }
 
 // byModule starts a node and the module, has the module publish, and waits until

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,24 @@ func (s *postgresServer) checkpoint(ctx context.Context) error {
 	return err
 }
 
+// database makes a database, for a node, which takes all of one.
+func (s *postgresServer) database(ctx context.Context) (address string, drop func(), err error) {
+	if err := s.checkpoint(ctx); err != nil {
+		return "", nil, err
+	}
+	name := "node_" + postgrestest.Schema()
+	if _, err := s.pool.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", nil, err
+	}
+	drop = func() { _, _ = s.pool.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)") }
+	parsed, err := url.Parse(s.url)
+	if err != nil {
+		return "", drop, err
+	}
+	parsed.Path = name
+	return parsed.String(), drop, nil
+}
+
 // open opens one more store on a schema.
 func (s *postgresServer) open(ctx context.Context, schema string) (*tidemark.Store, *tidemark.Database, error) {
 	store, err := tidemark.OpenPostgres(ctx, s.url, tidemark.WithSchema(schema), tidemark.WithLog(quietLog))
@@ -126,6 +145,8 @@ func postgresBenchmarks() []benchmark {
 		{name: "postgres: append 128 B, 4096 outstanding, three nodes beside one", unit: "messages/s",
 			tidemark:  func(d time.Duration) (result, error) { return appendNodes(3, d) },
 			reference: func(d time.Duration) (result, error) { return appendNodes(1, d) }},
+		{name: "postgres: append 128 B, 4096 outstanding, over one connection to a node beside embedded", unit: "messages/s",
+			tidemark: appendPostgresNode, reference: ours(4096)},
 		{name: "postgres: INSERT of 1,000 messages, beside River's InsertMany", unit: "messages/s",
 			tidemark: insertTidemark, reference: insertRiver},
 		{name: "postgres: consume in batches of 100, beside Watermill's subscriber", unit: "messages/s",
@@ -148,6 +169,22 @@ func postgresBenchmarks() []benchmark {
 	})
 	all = append(all, modulesOnPostgresBenchmarks()...)
 	return append(all, heldBenchmarks()...)
+}
+
+// appendPostgresNode appends over one connection to a node on the PostgreSQL of
+// the run.
+func appendPostgresNode(d time.Duration) (result, error) {
+	address, drop, err := onPostgres.database(context.Background())
+	if err != nil {
+		return result{}, err
+	}
+	defer drop()
+	node, stop, err := startNodeOn("--postgres", address)
+	if err != nil {
+		return result{}, err
+	}
+	defer stop()
+	return appendOver(node, 1, 4096, d)
 }
 
 // bareBatch is how many rows the bare loop inserts at a time.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,12 +64,25 @@ func startNode() (url string, cleanup func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	url, stop, err := startNodeOn("--data", dir)
+	return url, func() {
+		stop()
+		_ = os.RemoveAll(dir)
+	}, err
+}
+
+// startNodeOn is startNode with the store that the arguments name.
+func startNodeOn(store ...string) (url string, cleanup func(), err error) {
+	dir, err := os.MkdirTemp("", "tidemark-bench-")
+	if err != nil {
+		return "", nil, err
+	}
 	cleanup = func() { _ = os.RemoveAll(dir) }
 	binary, err := buildTidemark(dir)
 	if err != nil {
 		return "", cleanup, err
 	}
-	node, err := startProcess(binary, "listens on ", "serve", "--data", filepath.Join(dir, "store"), "--listen", "127.0.0.1:0", "--log-level", "ERROR")
+	node, err := startProcess(binary, "listens on ", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-level", "ERROR"}, store...)...)
 	if err != nil {
 		return "", cleanup, err
 	}
@@ -108,6 +120,11 @@ func wireAppend(connections, outstanding int, d time.Duration) (result, error) {
 		return result{}, err
 	}
 	defer cleanup()
+	return appendOver(url, connections, outstanding, d)
+}
+
+// appendOver is wireAppend to a node that runs.
+func appendOver(url string, connections, outstanding int, d time.Duration) (result, error) {
 	return overConnections(connections, func() (result, error) {
 		topic, closing, err := openRemote(url)
 		if err != nil {

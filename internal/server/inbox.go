@@ -33,6 +33,7 @@ type inbox struct {
 // receivedFrame is what was not taken of the requests of a frame.
 type receivedFrame struct {
 	requests []request
+	received time.Time
 	// bytes is about what all of them take, held what of memory is theirs.
 	bytes int
 	held  int64
@@ -77,7 +78,7 @@ func (i *inbox) put(requests []request) error {
 				held = max(0, held-smallRequestBytes)
 			}
 			if i.memory.TryAcquire(held) {
-				i.frames = append(i.frames, receivedFrame{requests, bytes, held})
+				i.frames = append(i.frames, receivedFrame{requests, time.Now(), bytes, held})
 				i.bytes += bytes
 				i.holding += held
 				i.mu.Unlock()
@@ -100,6 +101,8 @@ var errEnded = errors.New("the session takes no more requests")
 // taken is a request of an inbox.
 type taken struct {
 	*request
+	// received is when its frame was put.
+	received time.Time
 	// more says that others follow it already.
 	more bool
 	// held is what of memory ran is to give back.
@@ -149,7 +152,7 @@ func (i *inbox) take(idle time.Duration) (next taken, idled, ok bool) {
 
 func (i *inbox) takeLocked() taken {
 	first := &i.frames[0]
-	next := taken{request: &first.requests[0]}
+	next := taken{request: &first.requests[0], received: first.received}
 	if first.requests = first.requests[1:]; len(first.requests) == 0 {
 		next.held = first.held
 		i.bytes -= first.bytes

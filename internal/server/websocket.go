@@ -302,7 +302,7 @@ func (c *connection) run() {
 			c.session.Abandon(fault.New(fault.Timeout, "it was left alone for %s, which is the limit, and was rolled back", limits.TransactionIdle))
 			continue
 		}
-		c.handle(next.request, next.more)
+		c.handle(next)
 		c.inbox.ran(next.held)
 	}
 }
@@ -310,13 +310,13 @@ func (c *connection) run() {
 // refusalBytes is about how much memory a refusal takes.
 const refusalBytes = 512
 
-// handle runs one request. more says that others wait behind it.
-func (c *connection) handle(r *request, more bool) {
+// handle runs one request.
+func (c *connection) handle(r taken) {
 	if c.ctx.Err() != nil {
 		return // There is nobody to answer.
 	}
 	if !r.follow.IsNone() {
-		c.heedInTurn(*r)
+		c.heedInTurn(*r.request)
 		return
 	}
 	reply := c.outbox.reserve(r.id)
@@ -358,7 +358,7 @@ func (c *connection) handle(r *request, more bool) {
 		return
 	}
 	c.session.TellTimes(r.times)
-	if c.startAppend(ctx, reply, parsed, r, more, end) {
+	if c.startAppend(ctx, reply, parsed, r, end) {
 		return
 	}
 	defer end()
@@ -369,7 +369,7 @@ func (c *connection) handle(r *request, more bool) {
 	}
 	script := parsed.script
 	if x, ok := followOf(script); ok {
-		c.startFollow(reply, *r, script, x)
+		c.startFollow(reply, *r.request, script, x)
 		return
 	}
 	started := time.Now()
@@ -382,12 +382,12 @@ func (c *connection) handle(r *request, more bool) {
 // behind it or are on their way: so they share commits. An append that is alone
 // is spared the detour, unless it asks for a brief answer. end is called when it
 // is answered.
-func (c *connection) startAppend(ctx context.Context, reply *reply, parsed *parsedScript, r *request, more bool, end func()) bool {
-	if len(parsed.script.Statements) != 1 || !more && !r.brief && c.outbox.isAlone() {
+func (c *connection) startAppend(ctx context.Context, reply *reply, parsed *parsedScript, r taken, end func()) bool {
+	if len(parsed.script.Statements) != 1 || !r.more && !r.brief && c.outbox.isAlone() {
 		return false
 	}
 	started, brief := time.Now(), r.brief
-	return c.session.StartAppend(ctx, parsed.script, r.params, r.passed, func(appended session.Appended) {
+	return c.session.StartAppend(ctx, r.received, parsed.script, r.params, r.passed, func(appended session.Appended) {
 		if brief {
 			appended = appended.Brief()
 		}

@@ -110,6 +110,7 @@ func (a authority) may(privilege store.Privileges, table string) bool {
 // a transaction, and looks at the newest definitions: who was stopped stops at
 // the next statement.
 func (s *Session) authorize(ctx context.Context, statement lang.Statement) error {
+	s.appending = appendStanding{} // However long the statement takes.
 	var err error
 	if s.authority, err = s.standing(ctx); err != nil || s.authority.isStranger() {
 		return err
@@ -121,10 +122,8 @@ func (s *Session) authorize(ctx context.Context, statement lang.Statement) error
 	if x, ok := statement.(*lang.AlterUser); ok && s.isOwnPassword(ctx, x) {
 		return nil
 	}
-	for _, n := range needs(statement) {
-		if err := s.authority.check(n); err != nil {
-			return err
-		}
+	if err := s.authority.checkAll(statement); err != nil {
+		return err
 	}
 	if x, ok := statement.(*lang.Use); ok {
 		return s.checkReach(x)
@@ -219,6 +218,19 @@ func (a authority) checkReach(namespace, database string) error {
 // caller.
 func (a authority) reaches(namespace, database string) bool {
 	return a.all || a.user != nil && a.user.Reaches(namespace, database)
+}
+
+// checkAll refuses a statement that needs what the user does not hold.
+func (a authority) checkAll(statement lang.Statement) error {
+	if a.all {
+		return nil
+	}
+	for _, n := range needs(statement) {
+		if err := a.check(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check refuses what a statement needs and the user does not hold. The refusal

@@ -318,7 +318,7 @@ func TestUsersMaySayWhatTheirRolesAndGrantsAllow(t *testing.T) {
 				t.Errorf("%s: the refusal does not name %s: %v", c.statement, name, err)
 			}
 			script := &lang.Script{Source: c.statement, Statements: []lang.Statement{statement}}
-			if err != nil && caller.StartAppend(context.Background(), script, nil, Passed{}, func(Appended) {}) {
+			if err != nil && caller.StartAppend(context.Background(), time.Now(), script, nil, Passed{}, func(Appended) {}) {
 				t.Errorf("%s appends by the fast way: %s", name, c.statement)
 			}
 		}
@@ -359,7 +359,7 @@ func TestAStrangerIsToldNothing(t *testing.T) {
 					t.Errorf("in %v %s (%s) is answered %v %v", where, try, typeOf(statement), answer.Value, answer.Err)
 				}
 			})
-			if stranger.StartAppend(context.Background(), script, params, Passed{}, func(Appended) {}) {
+			if stranger.StartAppend(context.Background(), time.Now(), script, params, Passed{}, func(Appended) {}) {
 				t.Errorf("%s went by another way in", try)
 			}
 			if follow, ok := script.Statements[0].(*lang.Follow); ok {

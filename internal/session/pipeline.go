@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
@@ -55,6 +56,69 @@ func (a Appended) Answer() Answer {
 	return answer
 }
 
+// appendStanding is what the caller may append to, as it was read once for many
+// appends: where other processes change users and definitions, every look is a
+// round trip to what is shared.
+type appendStanding struct {
+	// read is when the reading began, zero for never.
+	read      time.Time
+	authority authority
+	// catalog is of the database in use, as new as the authority.
+	catalog *store.Catalog
+}
+
+// appendStandingAge bounds how long appends that were received together may run
+// on one reading, should they be held up.
+const appendStandingAge = 100 * time.Millisecond
+
+// holds reports whether it tells of a request that was received at a time: it was
+// read since, and a moment ago. So of a caller who was stopped nothing is appended
+// that is sent afterwards.
+func (a *appendStanding) holds(received time.Time) bool {
+	return !a.read.IsZero() && !a.read.Before(received) && time.Since(a.read) < appendStandingAge
+}
+
+// standForAppends finds out what the caller may append to, unless that is known of
+// the time at which the request was received.
+func (s *Session) standForAppends(ctx context.Context, received time.Time) error {
+	if s.appending.holds(received) {
+		return nil
+	}
+	next := appendStanding{read: time.Now()}
+	s.appending = appendStanding{}
+	var err error
+	if next.authority, err = s.standing(ctx); err != nil || next.authority.isStranger() {
+		return err
+	}
+	if next.authority.all {
+		if err := s.see(ctx); err != nil {
+			return err
+		}
+	}
+	if next.catalog = next.authority.catalog; next.catalog == nil {
+		database, err := s.inDatabase()
+		if err != nil {
+			return err
+		}
+		if next.catalog, err = database.NewestCatalog(ctx); err != nil {
+			return err
+		}
+	}
+	s.appending = next
+	return nil
+}
+
+// mayAppend reports whether the caller may run a statement, which writes new rows
+// to a table, and that is a topic. Where it reports false the newest definitions
+// may say otherwise.
+func (a *appendStanding) mayAppend(statement lang.Statement, table string) bool {
+	if a.read.IsZero() || a.authority.checkAll(statement) != nil {
+		return false
+	}
+	found, err := a.catalog.Table(table)
+	return err == nil && found.Kind == store.Topic
+}
+
 // StartAppend begins a script that is a single CREATE or INSERT into a topic,
 // outside a transaction, and does not wait for its commit: so a caller who has
 // more to append shares one sync among all of it. It reports false, and has
@@ -64,7 +128,11 @@ func (a Appended) Answer() Answer {
 // callers' answers wait for it. What one session starts is appended in the order
 // of the calls. Whatever else the session is to run waits until all that was
 // started is done, so that it sees it.
-func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params map[string]value.Value, passed Passed, done func(Appended)) bool {
+//
+// received is when the request came. Requests that came together and are begun
+// one after another may share one look at what the caller may do, which is not
+// older than the request.
+func (s *Session) StartAppend(ctx context.Context, received time.Time, script *lang.Script, params map[string]value.Value, passed Passed, done func(Appended)) bool {
 	if len(script.Statements) != 1 || s.tx != nil {
 		return false
 	}
@@ -73,13 +141,10 @@ func (s *Session) StartAppend(ctx context.Context, script *lang.Script, params m
 	if !ok {
 		return false
 	}
-	s.params = params
-	if err := s.authorize(ctx, statement); err != nil || s.authority.isStranger() {
+	if err := s.standForAppends(ctx, received); err != nil || !s.appending.mayAppend(statement, table) {
 		return false // Run says why, or goes through the door.
 	}
-	if isTopic, err := s.isTopic(ctx, table); err != nil || !isTopic {
-		return false
-	}
+	s.authority = s.appending.authority
 	e := &environment{ctx: ctx, store: s.store, params: params, passed: passed, limits: s.limits}
 	messages, err := e.messagesOf(statement)
 	if err != nil {

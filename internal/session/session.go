@@ -83,6 +83,8 @@ type Session struct {
 	caller Caller
 	// authority is what the caller may do, as of the statement that runs.
 	authority authority
+	// appending is the same for appends that are begun one after another.
+	appending appendStanding
 	// home is the database of a caller who is a user of one.
 	home *store.Database
 

@@ -36,7 +36,7 @@ func (w *wire) pour(frame []byte, most int) {
 func TestWordsOnNoFollowWaitForTheirAnswersToBeTaken(t *testing.T) {
 	b := besiege(t)
 	w := upgrade(t, b.Address, "tidemark.json")
-	w.pour(frame(textFrame|finalFrame, "["+strings.Repeat(`{"follow":7,"credit":1},`, 2600)+`{"follow":7,"credit":1}]`), 20<<20)
+	w.pour(frame(textFrame|finalFrame, "["+strings.Repeat(`{"follow":7,"credit":1},`, 2600)+`{"follow":7,"credit":1}]`), 60<<20)
 	b.holds()
 }
 
