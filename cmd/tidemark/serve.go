@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/internal/collection"
 	"github.com/tidemarkdb/tidemark/internal/deploy"
 	"github.com/tidemarkdb/tidemark/internal/server"
 )
@@ -67,7 +68,7 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 		return printSettings(s.out, k.Selected())
 	}
 	log := c.newLog(s)
-	relaxCollection()
+	collection.Relax()
 	tlsConfig, certificates, err := c.tls()
 	if err != nil {
 		return err

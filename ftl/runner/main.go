@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/tidemarkdb/tidemark/internal/collection"
 )
 
 // Main runs the module's process until a signal, or a newer deployment, ends it.
@@ -29,6 +31,7 @@ func run(m Module, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	collection.Relax()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A second signal ends the process at once.

@@ -28,7 +28,7 @@ import (
 const (
 	// hostileMemory is how much more than at rest a node may take, in bytes: half
 	// of it held, and half garbage that the collector leaves for a while
-	// (mostGarbage in cmd/tidemark/collection.go).
+	// (mostGarbage in package collection).
 	hostileMemory = 256 << 20
 	// servedWithin is in what time others are answered.
 	servedWithin = 5 * time.Second

@@ -1,7 +1,8 @@
-package main
+package collection
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -31,5 +32,14 @@ func TestEveryCollectionIsTold(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("a collection was not told")
 		}
+	}
+}
+
+func TestWhatTheProgramHasSetStays(t *testing.T) {
+	const own = 150
+	defer debug.SetGCPercent(debug.SetGCPercent(own))
+	Relax()
+	if now := debug.SetGCPercent(own); now != own {
+		t.Errorf("the percentage is %d, and the program has set %d", now, own)
 	}
 }

@@ -1,4 +1,9 @@
-package main
+// Package collection lets the heap of a process grow further between two garbage
+// collections than Go does by itself, while it is small. The processes that carry
+// messages make much garbage and hold little: a node's store is mostly outside the
+// heap, and a module's process holds a few events. With Go's own 100 percent they
+// collect all the time.
+package collection
 
 import (
 	"os"
@@ -7,23 +12,25 @@ import (
 	"runtime/metrics"
 )
 
-// How much a node's heap may grow between two garbage collections. Most of a
-// store's memory is Pebble's, outside the heap, so the heap is small and Go's
-// own 100 percent collects all the time: at 400 pipelined appends over the wire
-// were measured to gain half. A heap that is large, because much is on its way,
-// must not grow to five times its size: from mostGarbage on it grows by less.
+// How much a heap may grow between two garbage collections, in percent. At 400
+// pipelined appends over the wire were measured to gain half, and what a module
+// publishes and handles a quarter. A heap that is large, because much is on its
+// way, must not grow to five times its size: from mostGarbage on it grows by less.
 const (
 	mostPercent, leastPercent = 400, 100
 	mostGarbage               = 128 << 20
 )
 
-// relaxCollection lets the heap grow so far, unless the operator has said by GOGC
-// how far.
-func relaxCollection() {
+// Relax lets the heap grow so far, unless somebody has said how far: an operator by
+// GOGC, or the program by debug.SetGCPercent.
+func Relax() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	debug.SetGCPercent(mostPercent)
+	if before := debug.SetGCPercent(mostPercent); before != leastPercent {
+		debug.SetGCPercent(before)
+		return
+	}
 	afterCollection(adjustCollection(mostPercent))
 }
 
