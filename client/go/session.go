@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -243,6 +244,7 @@ func (s *Session) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		runtime.Gosched() // Who is about to send goes along.
 		s.mu.Lock()
 		requests := s.outgoing
 		s.outgoing = spare

@@ -6,13 +6,14 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/internal/ftlwire"
+	"github.com/tidemarkdb/tidemark/internal/workers"
 )
 
 // held are the calls that a node has given to the process.
 type held struct {
 	process *process
 	conn    *ftlwire.Conn
-	running sync.WaitGroup
+	running workers.Group
 
 	mu sync.Mutex
 	// The following are protected by mu. calls are those that run; draining says

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/internal/ftlwire"
 	"github.com/tidemarkdb/tidemark/internal/store"
 	"github.com/tidemarkdb/tidemark/internal/topic"
+	"github.com/tidemarkdb/tidemark/internal/workers"
 )
 
 // dispatcher dispatches the subscriptions of one database that are this node's.
@@ -37,7 +38,8 @@ type dispatcher struct {
 	looked chan struct{}
 	// connections are the runners', feeding the feeds, and deliveries the events
 	// that are with a runner.
-	connections, feeding, deliveries sync.WaitGroup
+	connections, feeding sync.WaitGroup
+	deliveries           workers.Group
 
 	mu sync.Mutex
 	// The following are protected by mu.

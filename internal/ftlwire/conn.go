@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"runtime"
 	"sync"
 	"time"
 
@@ -213,6 +214,7 @@ func (c *Conn) CloseNow() {
 func (c *Conn) write() {
 	defer close(c.flushed)
 	for {
+		runtime.Gosched() // Who is about to send goes along.
 		c.mu.Lock()
 		frames := c.waiting
 		c.waiting = nil
