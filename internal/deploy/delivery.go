@@ -25,9 +25,11 @@ import (
 // the deadline gave the event to another, it writes nothing.
 type delivery struct {
 	*feed
-	message  store.Message
-	receiver *receiver
-	runner   *runner
+	message store.Message
+	// handedOut is when it was, on the store's clock.
+	handedOut time.Time
+	receiver  *receiver
+	runner    *runner
 
 	// attempt counts the attempts of the event, this one included.
 	attempt int
@@ -35,18 +37,18 @@ type delivery struct {
 	row     attemptRow
 	written bool
 
-	// next is the event after this one, where its acknowledgement took it along.
-	next []store.Message
+	// next holds the event after this one, where its acknowledgement took it along.
+	next store.Page
 
 	// gone is closed when somebody else has the event.
 	gone     chan struct{}
 	goneOnce sync.Once
 }
 
-// deliver hands an event to a runner, without waiting for what becomes of it.
-func (f *feed) deliver(message store.Message) {
+// deliverOne is deliver of one event that was handed out at a time.
+func (f *feed) deliverOne(message store.Message, handedOut time.Time) {
 	d := f.dispatcher
-	one := &delivery{feed: f, message: message, receiver: f.receiver(message.Position), gone: make(chan struct{})}
+	one := &delivery{feed: f, message: message, handedOut: handedOut, receiver: f.receiver(message.Position), gone: make(chan struct{})}
 	one.runner = f.pool.take(f.group)
 	key := heldKey{f.group, message.Position}
 	d.mu.Lock()
@@ -64,9 +66,7 @@ func (f *feed) deliver(message store.Message) {
 			delete(d.held, key)
 		}
 		d.mu.Unlock()
-		for _, message := range one.next {
-			f.deliver(message)
-		}
+		f.deliver(one.next)
 	})
 }
 
@@ -197,10 +197,6 @@ func (d *delivery) call(ctx context.Context, action policy.Action) (*ftlwire.Don
 	if d.runner.ended() {
 		return nil, outcomeNotRun
 	}
-	since, err := d.dispatcher.db.Now(ctx)
-	if err != nil {
-		return nil, outcomeNotRun
-	}
 	id, answered := d.runner.call(d.request(action))
 	defer d.runner.forget(id)
 	ticker := time.NewTicker(d.dispatcher.host.extendEvery)
@@ -221,7 +217,7 @@ func (d *delivery) call(ctx context.Context, action policy.Action) (*ftlwire.Don
 		case <-ctx.Done():
 			return nil, outcomeGivenUp
 		case <-ticker.C:
-			if !d.extend(ctx, action, since) {
+			if !d.extend(ctx, action) {
 				return nil, outcomeGone
 			}
 		}
@@ -254,7 +250,7 @@ func (d *delivery) lastError() string {
 
 // extend moves the deadline of the event on, and the first time writes down
 // since when it is with which verb. It reports whether the event is still ours.
-func (d *delivery) extend(ctx context.Context, action policy.Action, since time.Time) bool {
+func (d *delivery) extend(ctx context.Context, action policy.Action) bool {
 	settlement := store.Settlement{Kind: store.Extend, At: d.settle()}
 	count := 0
 	var err error
@@ -262,7 +258,7 @@ func (d *delivery) extend(ctx context.Context, action policy.Action, since time.
 		count, err = d.dispatcher.db.Settle(ctx, d.topic, d.group, settlement)
 	} else {
 		row := d.row
-		row.Delivery, row.Verb, row.Since = int64(d.message.Deliveries), d.verb(action), since
+		row.Delivery, row.Verb, row.Since = int64(d.message.Deliveries), d.verb(action), d.handedOut
 		err = d.transact(ctx, settlement, &count, func(c catalog) error { return c.put(tableAttempts, d.key(), row) })
 		if err == nil && count > 0 {
 			d.row, d.written = row, true
@@ -316,13 +312,13 @@ func (d *delivery) acknowledge(ctx context.Context, settlement store.Settlement)
 		return d.dispatcher.db.Settle(ctx, d.topic, d.group, settlement)
 	}
 	count, page, err := d.dispatcher.db.SettleAndRead(ctx, d.topic, d.group, settlement, 1)
-	d.next = d.taken(page)
+	d.next = page
 	return count, err
 }
 
 // takeNext is the same in a transaction, which has settled the event.
 func (d *delivery) takeNext(c catalog) error {
-	d.next = nil
+	d.next = store.Page{}
 	if !d.goesOn() {
 		return nil
 	}
@@ -331,7 +327,7 @@ func (d *delivery) takeNext(c catalog) error {
 		return err
 	}
 	page, err := c.tx.Read(c.ctx, table, store.ReadOptions{Consumer: d.group, Limit: 1})
-	d.next = d.taken(page)
+	d.next = page
 	return err
 }
 

@@ -103,9 +103,7 @@ func (f *feed) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, message := range f.taken(page) {
-		f.deliver(message)
-	}
+	f.deliver(page)
 	return nil
 }
 
@@ -141,12 +139,15 @@ func (f *feed) settledOne() {
 	}
 }
 
-// taken are the events of a page. What lapsed before them it logs.
-func (f *feed) taken(page store.Page) []store.Message {
+// deliver hands the events of a page to runners, without waiting for what becomes
+// of them. What lapsed before them it logs.
+func (f *feed) deliver(page store.Page) {
 	if page.Lapsed > 0 {
 		f.log.Warn("retention removed events before the subscription had them", slog.Uint64("lapsed", page.Lapsed))
 	}
-	return page.Messages
+	for _, message := range page.Messages {
+		f.deliverOne(message, page.HandedOut)
+	}
 }
 
 // inOrder reports whether one event is handled after the other.

@@ -92,7 +92,5 @@ func (s *settler) settle(ctx context.Context, batch []acknowledgement) {
 	case count < len(batch):
 		f.log.Debug("events were settled by somebody else", slog.Int("events", len(batch)-count))
 	}
-	for _, message := range f.taken(page) {
-		f.deliver(message)
-	}
+	f.deliver(page)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/fault"
+	"github.com/tidemarkdb/tidemark/internal/lang"
 )
 
 // say runs a script as a caller and returns the last answer.
@@ -45,6 +47,62 @@ func TestAReadThatWaitedIsNotAnsweredWhoWasStoppedMeanwhile(t *testing.T) {
 	if answer := <-answered; answer.Err == nil || answer.Err.Kind != fault.NotAllowed {
 		t.Errorf("the read is answered %v %v", answer.Value, answer.Err)
 	}
+}
+
+// Appends that came together share a look at what the caller may do.
+func TestWhoWasStoppedAppendsNothingThatIsSentAfterwards(t *testing.T) {
+	s := openStore(t)
+	s.fill()
+	caller := s.arrive(SignedIn(s.users["write"], time.Time{}), "shop", "orders")
+	appends := func(received time.Time) bool {
+		done := make(chan Appended, 1)
+		script := &lang.Script{Statements: []lang.Statement{parse(t, "CREATE t = 1")}}
+		if !caller.StartAppend(context.Background(), received, script, nil, Passed{}, func(a Appended) { done <- a }) {
+			return false
+		}
+		return (<-done).err == nil
+	}
+	together := time.Now()
+	if !appends(together) {
+		t.Fatal("who was granted write does not append")
+	}
+	s.run(inOrders + "REVOKE write ON t FROM 'write'")
+	if appends(time.Now()) {
+		t.Error("who was stopped appends")
+	}
+	s.run(inOrders + "GRANT write ON t TO 'write'")
+	if !appends(time.Now()) {
+		t.Error("who was granted write again does not append")
+	}
+	// A statement takes as long as it takes, and may be waited for before others
+	// are stopped.
+	if answer := say(t, caller, "SLEEP 0s"); answer.Err != nil {
+		t.Fatal(answer.Err)
+	}
+	s.run(inOrders + "REVOKE write ON t FROM 'write'")
+	if appends(together) {
+		t.Error("who was stopped while another statement ran appends what was sent before")
+	}
+}
+
+func TestALookAtWhatTheCallerMayDoHoldsForWhatCameBeforeItAndForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var look appendStanding
+		if look.holds(time.Time{}) {
+			t.Error("none holds")
+		}
+		before := time.Now()
+		time.Sleep(time.Microsecond)
+		look.read = time.Now()
+		time.Sleep(time.Microsecond)
+		if !look.holds(before) || look.holds(time.Now()) {
+			t.Error("it holds for what was sent after it, or not for what was sent before")
+		}
+		time.Sleep(appendStandingAge)
+		if look.holds(before) {
+			t.Error("it holds for good")
+		}
+	})
 }
 
 func TestAPasswordChangeThatDoesNotCommitEndsNoSession(t *testing.T) {

@@ -105,7 +105,7 @@ func handOut(st state, table *Table, definition *Group, options ReadOptions) (Pa
 	}
 	defer view.close()
 	change := group.HandOut(view.View, options.limit())
-	page := Page{Lapsed: change.Lapsed, Messages: make([]Message, 0, len(change.Out))}
+	page := Page{Lapsed: change.Lapsed, Messages: make([]Message, 0, len(change.Out)), HandedOut: view.Now}
 	for _, delivery := range change.Out {
 		row := view.row(delivery.Position)
 		if view.failed() != nil {

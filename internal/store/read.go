@@ -56,6 +56,9 @@ type Page struct {
 	// Due is when a group that had nothing to hand out will have, if nothing
 	// else happens; zero when time alone changes nothing.
 	Due time.Time
+	// HandedOut is when a group handed the messages out, on the store's clock;
+	// zero where they were read as no member of one.
+	HandedOut time.Time
 }
 
 // empty reports whether there is nothing to tell, so that a READ with WAIT
