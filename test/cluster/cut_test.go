@@ -26,7 +26,7 @@ func TestATransactionThatIsCutOffInItsReadsIsUnavailable(t *testing.T) {
 		appendOne(t, direct, "events")
 	}
 	p := newProxy(t, cluster.Port())
-	_, db := openStore(t, postgres.Options{URL: p.url(), Schema: schema, DisableNotify: true, Patience: 200 * time.Millisecond})
+	_, db := openStore(t, postgres.Options{URL: p.url(), Schema: schema, DisableNotify: true, Patience: time.Second})
 	use := func(tx *store.Tx) error {
 		table, err := tx.Catalog().TopicTable("events")
 		if err != nil {

@@ -22,6 +22,10 @@ import (
 // promptly is how long something may take that others bring about.
 const promptly = 10 * time.Second
 
+// shortPatience is that of a store whose test waits until it has run out. A disk
+// that many share was seen to stall for half a second.
+const shortPatience = 2 * time.Second
+
 // throughProxy is a way to a cluster that a test cuts, and the URL of it.
 func throughProxy(t *testing.T, cluster *postgrestest.Cluster) (*nodetest.Proxy, string) {
 	t.Helper()
@@ -168,7 +172,7 @@ func TestCommitsUnderRandomCutsAreMadeOnceEach(t *testing.T) {
 
 func TestWhilePostgreSQLIsDownCallsAreUnavailableAndAfterwardsTheyGoOn(t *testing.T) {
 	cluster := postgrestest.Shared(t)
-	e := open(t, postgres.Options{URL: cluster.URL(), Schema: postgrestest.Schema(), Patience: 300 * time.Millisecond})
+	e := open(t, postgres.Options{URL: cluster.URL(), Schema: postgrestest.Schema(), Patience: shortPatience})
 	s := space(t, e, 1)
 	set(t, s, "a", "before")
 	snapshot, err := s.Snapshot(ctx)
@@ -216,7 +220,7 @@ func refuse(t *testing.T, cluster *postgrestest.Cluster, schema, state string) {
 
 func TestACommitThatPostgreSQLRefusesLeavesNothing(t *testing.T) {
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
-	s := space(t, open(t, postgres.Options{URL: cluster.URL(), Schema: schema, Patience: 300 * time.Millisecond}), 1)
+	s := space(t, open(t, postgres.Options{URL: cluster.URL(), Schema: schema, Patience: shortPatience}), 1)
 	set(t, s, "a", "before")
 	for _, state := range []string{
 		"53100", // disk full
@@ -267,7 +271,7 @@ func TestASerializationFailureRunsTheFormAgain(t *testing.T) {
 func TestAPrimaryThatIsReadOnlyIsUnavailableAndGoesOnWhenItIsNot(t *testing.T) {
 	cluster := postgrestest.Shared(t)
 	s := space(t, open(t, postgres.Options{
-		URL: cluster.URL() + "&application_name=was_writable", Schema: postgrestest.Schema(), Patience: 300 * time.Millisecond, DisableNotify: true,
+		URL: cluster.URL() + "&application_name=was_writable", Schema: postgrestest.Schema(), Patience: shortPatience, DisableNotify: true,
 	}), 1)
 	set(t, s, "a", "before")
 	readOnly := func(value string) {
@@ -298,7 +302,7 @@ func TestAPrimaryThatIsReadOnlyIsUnavailableAndGoesOnWhenItIsNot(t *testing.T) {
 
 func TestSnapshotsAreBoundedAndLeaveConnectionsToCommits(t *testing.T) {
 	e := open(t, postgres.Options{
-		URL: postgrestest.Shared(t).URL(), Schema: postgrestest.Schema(), MaxConns: 8, Patience: 200 * time.Millisecond,
+		URL: postgrestest.Shared(t).URL(), Schema: postgrestest.Schema(), MaxConns: 8, Patience: shortPatience,
 	})
 	s := space(t, e, 1)
 	var held []engine.Snapshot
@@ -327,7 +331,7 @@ func TestAServerWithoutConnectionsLeftIsUnavailable(t *testing.T) {
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
 	cluster.SQL(t, "CREATE ROLE crowded LOGIN CONNECTION LIMIT 1")
 	cluster.SQL(t, "GRANT CREATE ON DATABASE postgres TO crowded")
-	options := postgres.Options{URL: strings.Replace(cluster.URL(), "postgres@", "crowded@", 1), Schema: schema, Patience: 300 * time.Millisecond, DisableNotify: true}
+	options := postgres.Options{URL: strings.Replace(cluster.URL(), "postgres@", "crowded@", 1), Schema: schema, Patience: shortPatience, DisableNotify: true}
 	s := space(t, open(t, options), 1)
 	set(t, s, "a", "b")
 	snapshot, err := s.Snapshot(ctx)

@@ -61,7 +61,7 @@ func countRows(t *testing.T, s engine.Space) (engine.Sequence, int) {
 func TestAFullDiskIsUnavailableAndLeavesNothingHalf(t *testing.T) {
 	folder := smallDisk(t)
 	cluster, schema := postgrestest.Shared(t), postgrestest.Schema()
-	e := open(t, postgres.Options{URL: cluster.URL(), Schema: schema, Patience: 300 * time.Millisecond})
+	e := open(t, postgres.Options{URL: cluster.URL(), Schema: schema, Patience: shortPatience})
 	s := space(t, e, 1)
 	set(t, s, "a", "before")
 	cluster.SQL(t, "CREATE TABLESPACE small LOCATION '"+folder+"'")

@@ -73,13 +73,13 @@ func TestAHostThatSaysNothingHoldsTheRowNoLonger(t *testing.T) {
 }
 
 func TestWhoWaitsForAHostIsToldOfTheRule(t *testing.T) {
-	e, s := openForJoin(t, postgres.Options{HoldTimeout: 300 * time.Millisecond, Patience: 600 * time.Millisecond})
+	e, s := openForJoin(t, postgres.Options{HoldTimeout: 300 * time.Millisecond, Patience: shortPatience})
 	host := newHost(t)
 	setInHost(t, e, s, host, "joined", "1")
 	// A host that works on is not ended.
 	worked := make(chan error, 1)
 	go func() {
-		_, err := host.Exec(ctx, "SELECT pg_sleep(1.8)")
+		_, err := host.Exec(ctx, "SELECT pg_sleep(6)")
 		worked <- err
 	}()
 	_, err := s.Commit(ctx, func(engine.Commit) error { return nil })
