@@ -6,9 +6,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/internal/deploy"
+	"github.com/tidemarkdb/tidemark/internal/engine"
+	"github.com/tidemarkdb/tidemark/internal/engine/postgres"
+	"github.com/tidemarkdb/tidemark/internal/engine/postgres/postgrestest"
+	"github.com/tidemarkdb/tidemark/internal/store"
 )
 
 func TestASubscriptionThatFailsAndOneWithoutASinkDelayNoOther(t *testing.T) {
@@ -40,6 +46,50 @@ func TestASubscriptionThatFailsAndOneWithoutASinkDelayNoOther(t *testing.T) {
 		if s := n.status(stuck); s.Lag != 3 {
 			t.Errorf("%s has %d events before it, not 3", stuck, s.Lag)
 		}
+	}
+}
+
+// looks counts the snapshots that are taken of an engine's spaces.
+type looks struct {
+	engine.Engine
+	engine.Roll
+	count atomic.Int64
+}
+
+func (l *looks) Space(ctx context.Context, id engine.SpaceID) (engine.Space, error) {
+	space, err := l.Engine.Space(ctx, id)
+	return lookedAt{space, &l.count}, err
+}
+
+type lookedAt struct {
+	engine.Space
+	count *atomic.Int64
+}
+
+func (s lookedAt) Snapshot(ctx context.Context) (engine.Snapshot, error) {
+	s.count.Add(1)
+	return s.Space.Snapshot(ctx)
+}
+
+func TestWithNobodySubscribedNothingPolls(t *testing.T) {
+	e, err := postgres.Open(t.Context(), postgres.Options{URL: postgrestest.Shared(t).URL(), Schema: postgrestest.Schema()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &looks{Engine: e, Roll: e}
+	n := startNodeWith(t, counted, store.Options{HousekeepingEvery: -1}, 0)
+	n.provision("d1", payments(""))
+	r := n.connect("payments", "d1", 8)
+	n.publish("payments_payins", 1)
+	r.succeed(must(t, r.next(), "processPayin", 1, 1))
+	eventually(t, "it is settled", func() bool { return n.status(processing).Lag == 0 })
+	r.conn.Close("")
+	eventually(t, "nobody dispatches it", func() bool { return n.status(processing).Node == "" })
+	// That nothing comes shows only when it is waited for: two of its periods.
+	before := counted.count.Load()
+	time.Sleep(time.Second)
+	if more := counted.count.Load() - before; more > 0 {
+		t.Errorf("the store is looked at %d times though nobody subscribes", more)
 	}
 }
 

@@ -20,7 +20,7 @@ func BenchmarkDispatch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			n := startNodeExtending(b, e, 0)
+			n := startNodeWith(b, e, store.Options{}, 0)
 			n.provision("d1", strings.Replace(payments(""), "paymentProcessing payments.payins",
 				fmt.Sprintf("paymentProcessing payments.payins { +parallel %d }", parallel), 1))
 			messages := make([]store.NewMessage, b.N)

@@ -74,15 +74,16 @@ var nodes atomic.Int64
 
 func startNode(t testing.TB, e engine.Engine) *node {
 	t.Helper()
-	return startNodeExtending(t, e, 10*time.Millisecond)
+	return startNodeWith(t, e, store.Options{}, 10*time.Millisecond)
 }
 
-// startNodeExtending starts a node that moves deadlines on every so often, 0 for
-// the default.
-func startNodeExtending(t testing.TB, e engine.Engine, every time.Duration) *node {
+// startNodeWith starts a node that moves deadlines on every so often, 0 for the
+// default.
+func startNodeWith(t testing.TB, e engine.Engine, options store.Options, every time.Duration) *node {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s, err := store.Open(t.Context(), e, store.Options{Log: log, NodeName: fmt.Sprintf("node %d", nodes.Add(1))})
+	options.Log, options.NodeName = log, fmt.Sprintf("node %d", nodes.Add(1))
+	s, err := store.Open(t.Context(), e, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,12 +105,8 @@ func (d *dispatcher) leave(r *runner) {
 // run keeps the feeds as they should be until the node stops.
 func (d *dispatcher) run() {
 	defer close(d.looked)
-	var tick <-chan time.Time
-	if d.host.store.Engine().Shared() {
-		ticker := time.NewTicker(lookEvery)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
 	for failing := false; ; {
 		changed := d.host.store.NodesChanged()
 		err := d.reconcile(d.taking)
@@ -126,6 +122,11 @@ func (d *dispatcher) run() {
 			}
 		}
 		failing = err != nil
+		// What others deploy or take over matters to runners that are here.
+		var tick <-chan time.Time
+		if d.host.store.Engine().Shared() && len(d.connected()) > 0 {
+			tick = ticker.C
+		}
 		select {
 		case <-d.taking.Done():
 		case <-d.wakes:

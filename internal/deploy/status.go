@@ -208,9 +208,10 @@ func (r *reporting) module(name string) (ModuleStatus, error) {
 			status.Topics = append(status.Topics, one)
 		}
 	}
+	owners := r.owners(name, row.Deployment)
 	for _, key := range slices.Sorted(maps.Keys(r.subscriptions)) {
 		if r.subscriptions[key].Module == name {
-			one, err := r.subscription(r.subscriptions[key], declared, row.Deployment)
+			one, err := r.subscription(r.subscriptions[key], declared, owners)
 			if err != nil {
 				return status, err
 			}
@@ -278,7 +279,7 @@ func publishers(module *schema.Module, row topicRow) []string {
 	return list
 }
 
-func (r *reporting) subscription(row subscriptionRow, declared *schema.Module, deployment string) (SubscriptionStatus, error) {
+func (r *reporting) subscription(row subscriptionRow, declared *schema.Module, owners ring) (SubscriptionStatus, error) {
 	status := SubscriptionStatus{
 		Subscription: row.Subscription, Topic: row.Topic, Declared: row.Declared, Parallel: row.Parallel,
 		Sinks: []string{}, InFlight: []InFlightStatus{},
@@ -290,7 +291,7 @@ func (r *reporting) subscription(row subscriptionRow, declared *schema.Module, d
 		if mapper := declared.MapperOf(row.Name); mapper != nil {
 			status.Mapper = declared.Name + "." + mapper.Name
 		}
-		status.Node = r.nodeOf(row, deployment)
+		status.Node = r.live[owners.owner(r.database, row.Subscription)].Name
 	}
 	if failure, ok := r.failures[row.Subscription]; ok {
 		status.LastError = &LastError{
@@ -311,11 +312,10 @@ func (r *reporting) subscription(row subscriptionRow, declared *schema.Module, d
 	return status, nil
 }
 
-// nodeOf is the name of the node that dispatches a subscription.
-func (r *reporting) nodeOf(row subscriptionRow, deployment string) string {
-	nodes := r.serving(row.Module, deployment, "")
-	nodes = slices.DeleteFunc(nodes, func(node string) bool { return node == "" })
-	return r.live[newRing(nodes).owner(r.database, row.Subscription)].Name
+// owners are the nodes that dispatch the subscriptions of a module.
+func (r *reporting) owners(module, deployment string) ring {
+	nodes := r.serving(module, deployment, "")
+	return newRing(slices.DeleteFunc(nodes, func(node string) bool { return node == "" }))
 }
 
 func (r *reporting) inFlight(row subscriptionRow, held store.Held, status *SubscriptionStatus) InFlightStatus {
