@@ -75,7 +75,7 @@ const appendStandingAge = 100 * time.Millisecond
 // read since, and a moment ago. So of a caller who was stopped nothing is appended
 // that is sent afterwards.
 func (a *appendStanding) holds(received time.Time) bool {
-	return !a.read.IsZero() && !a.read.Before(received) && time.Since(a.read) < appendStandingAge
+	return a.read.After(received) && time.Since(a.read) < appendStandingAge
 }
 
 // standForAppends finds out what the caller may append to, unless that is known of
