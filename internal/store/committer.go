@@ -34,6 +34,12 @@ const (
 	maxCommitRequests = 16_384
 )
 
+// As much as this is worth a commit of its own while another is on its way.
+const (
+	worthBytes    = 64 << 10
+	worthRequests = 64
+)
+
 // The bounds of what waits for a commit. A caller past them waits before its
 // request is taken, so that a burst costs time and not memory.
 const (
@@ -45,7 +51,10 @@ const (
 // that a sync is shared by however many clients wait for it.
 //
 // A few goroutines commit, each one commit at a time. While one waits for the
-// disk another forms the next commit, from the requests that came meanwhile.
+// disk another forms the next commit, from the requests that came meanwhile, once
+// they are so many that forming it takes a while. Fewer wait for the disk too, and
+// go along with all that come until then: were their commit formed at once, whoever
+// comes after it would wait for both.
 // Requests are taken inside the engine's form, where only one goroutine is at
 // a time, so they are sealed in the order in which they were enqueued.
 type committer struct {
@@ -65,11 +74,11 @@ type committer struct {
 	closed bool
 	// parked are the reads that wait for what is appended to a topic.
 	parked map[ObjectID][]*parkedRead
+	// committing is how many commits are on their way.
+	committing int
 	// room is signalled when waiting has room again.
 	room *sync.Cond
 
-	// committing is how many commits are on their way.
-	committing atomic.Int32
 	// work holds a token while requests may wait that nobody has been told of.
 	work    chan struct{}
 	stopped sync.WaitGroup
@@ -100,11 +109,18 @@ func (c *committer) add(r request, announce bool) error {
 	}
 	c.waiting = append(c.waiting, r)
 	c.waitingBytes += r.bytes()
-	if announce {
+	if announce && c.worthCommitting() {
 		c.announce()
 	}
 	c.mu.Unlock()
 	return nil
+}
+
+// worthCommitting reports whether what waits is to be committed now, and not with
+// what comes until a commit that is on its way has ended. It is called with mu
+// held.
+func (c *committer) worthCommitting() bool {
+	return c.committing == 0 || len(c.waiting) >= worthRequests || c.waitingBytes >= worthBytes
 }
 
 // announce is called with mu held, so that work is not closed meanwhile.
@@ -155,11 +171,41 @@ func (c *committer) recycle(taken []request) {
 
 func (c *committer) run() {
 	for range c.work {
-		if c.hasWaiting() {
-			c.committing.Add(1)
+		if c.begin() {
 			c.commit(context.Background())
-			c.committing.Add(-1)
 		}
+	}
+}
+
+// begin begins a commit, if what waits is worth one. commit ends it.
+func (c *committer) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 || !c.worthCommitting() {
+		return false
+	}
+	c.committing++
+	return true
+}
+
+// lead begins a commit where none is on its way.
+func (c *committer) lead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.committing > 0 {
+		return false
+	}
+	c.committing++
+	return true
+}
+
+// end ends a commit. Whatever came meanwhile is the next.
+func (c *committer) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.committing--
+	if len(c.waiting) > 0 && !c.closed {
+		c.announce()
 	}
 }
 
@@ -169,7 +215,7 @@ func (c *committer) hasWaiting() bool {
 	return len(c.waiting) > 0
 }
 
-// commit makes one commit of the requests that wait.
+// commit makes one commit, which was begun, of the requests that wait.
 func (c *committer) commit(ctx context.Context) {
 	var taken []request
 	var outcomes []error
@@ -206,6 +252,7 @@ func (c *committer) commit(ctx context.Context) {
 		formedAt = time.Now()
 		return nil
 	})
+	c.end()
 	if err != nil {
 		c.distrust.Store(true)
 		c.database.store.metrics.failed()
@@ -252,6 +299,9 @@ func (c *committer) close() {
 	c.room.Broadcast()
 	c.mu.Unlock()
 	for c.hasWaiting() {
+		c.mu.Lock()
+		c.committing++
+		c.mu.Unlock()
 		c.commit(context.Background())
 	}
 	c.mu.Lock()
@@ -276,16 +326,15 @@ func submit(ctx context.Context, c *committer, r request, w waiter) error {
 	}
 	// Where nothing is on its way the caller commits by itself: a lone client
 	// is spared the way to another goroutine and back.
-	leads := c.committing.CompareAndSwap(0, 1)
+	leads := c.lead()
 	if err := c.add(r, !leads); err != nil {
 		if leads {
-			c.committing.Add(-1)
+			c.end()
 		}
 		return err
 	}
 	if leads {
 		c.commit(context.WithoutCancel(ctx))
-		c.committing.Add(-1)
 	}
 	return <-w.outcome
 }

@@ -50,7 +50,7 @@ func (db *Database) Read(ctx context.Context, topicName string, options ReadOpti
 		}
 		page, err := db.readOnce(ctx, topicName, options, a)
 		if err != nil || !page.empty() || wait == 0 {
-			return page, err
+			return db.unparked(a, page, err)
 		}
 		// The place was moved; what is waited for comes after it.
 		options.After, options.Since = db.keepPlace(options)
@@ -58,7 +58,7 @@ func (db *Database) Read(ctx context.Context, topicName string, options ReadOpti
 		if options.Consumer == "" {
 			done, err = db.await(ctx, *a, page.Due, timeout, nil)
 		} else {
-			page, done, err = db.awaitAs(ctx, topicName, options, *a, page.Due, timeout)
+			page, done, err = db.awaitParked(ctx, *a, page.Due, timeout)
 		}
 		if done || err != nil {
 			return page, err
@@ -81,6 +81,8 @@ type alarm struct {
 	topicID, groupID ObjectID
 	// seen is the state that who waits has seen.
 	seen engine.Sequence
+	// parked is what a commit hands to a consumer that waits; nil for none.
+	parked *parkedRead
 }
 
 // await waits until there may be something to read; done says that the time
@@ -117,7 +119,7 @@ func (db *Database) await(ctx context.Context, a alarm, due time.Time, timeout <
 const minimumPause = time.Millisecond
 
 // readOnce reads without waiting. Where there is nothing, the alarm, if one is
-// wanted, was set before the look.
+// wanted, was set before the look, and a consumer's read is parked: see unparked.
 func (db *Database) readOnce(ctx context.Context, topicName string, options ReadOptions, a *alarm) (Page, error) {
 	if options.Consumer == "" {
 		return db.readSnapshot(ctx, topicName, options, a)
@@ -130,8 +132,10 @@ func (db *Database) readOnce(ctx context.Context, topicName string, options Read
 		}
 		page, err = readAs(s, table, options)
 		if a != nil && page.empty() {
-			// What comes next is sealed after this, so its alarm is heard.
+			// What comes next is sealed after this, so its alarm is heard, and takes
+			// the read in, also while this commit is still on its way.
 			db.setAlarm(a, table, options.Consumer, s.commit.Sequence())
+			db.park(a, topicName, options)
 		}
 		return err
 	})

@@ -25,8 +25,13 @@ func (p *parkedRead) finished(err error) {
 	close(p.done)
 }
 
-// park makes a read that waits.
-func (db *Database) park(topicName string, a alarm, options ReadOptions) *parkedRead {
+// park makes a read that waits, where an alarm has none. It is called when a read
+// that found nothing is sealed, which an engine may do again.
+func (db *Database) park(a *alarm, topicName string, options ReadOptions) {
+	if a.parked != nil {
+		return
+	}
+	options.After, options.Since = db.keepPlace(options)
 	p := &parkedRead{topic: a.topicID, consumer: options.Consumer, done: make(chan struct{})}
 	p.run = func(s *sealing) error {
 		table, err := s.catalog.TopicTable(topicName)
@@ -36,24 +41,35 @@ func (db *Database) park(topicName string, a alarm, options ReadOptions) *parked
 		p.page, err = readAs(s, table, options)
 		return err
 	}
+	a.parked = p
 	db.committer.park(p)
-	return p
 }
 
-// awaitAs waits as await does, for a consumer, and returns what it was handed
-// meanwhile.
-func (db *Database) awaitAs(ctx context.Context, topicName string, options ReadOptions, a alarm, due time.Time, timeout <-chan time.Time) (page Page, done bool, err error) {
-	p := db.park(topicName, a, options)
-	done, err = db.await(ctx, a, due, timeout, p.done)
-	if db.committer.unpark(p) {
-		return Page{}, done, err
+// awaitParked waits as await does, for a consumer whose read is parked, and
+// returns what it was handed meanwhile.
+func (db *Database) awaitParked(ctx context.Context, a alarm, due time.Time, timeout <-chan time.Time) (page Page, done bool, err error) {
+	done, err = db.await(ctx, a, due, timeout, a.parked.done)
+	page, err = db.unparked(&a, Page{}, err)
+	return page, done || err == nil && !page.empty(), err
+}
+
+// unparked is the outcome of a read, with what its parked one was handed: who
+// gave up, or found something after all, has that nevertheless.
+func (db *Database) unparked(a *alarm, page Page, err error) (Page, error) {
+	if a == nil || a.parked == nil || db.committer.unpark(a.parked) {
+		return page, err
 	}
-	// A commit has it: what it hands out is this read's, whoever gave up.
+	// A commit has it.
+	p := a.parked
 	<-p.done
-	if p.err == nil && !p.page.empty() {
-		return p.page, true, nil
+	if p.err != nil || p.page.empty() {
+		return page, err
 	}
-	return Page{}, done, err
+	// It was sealed before whatever the read found after all.
+	handed := p.page
+	handed.Messages = append(handed.Messages, page.Messages...)
+	handed.Lapsed += page.Lapsed
+	return handed, nil
 }
 
 // park has the next commit that appends to a topic take a read in.

@@ -23,6 +23,11 @@ func waitingFixture(t *testing.T) *Database {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return waitingFixtureOn(t, e)
+}
+
+func waitingFixtureOn(t *testing.T, e engine.Engine) *Database {
+	t.Helper()
 	s, err := Open(t.Context(), e, Options{HousekeepingEvery: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +124,25 @@ func TestWhoWaitsIsHandedAMessageByTheCommitThatAppendsIt(t *testing.T) {
 				t.Errorf("what was handed out is read again: %v %v", again, err)
 			}
 		})
+	}
+}
+
+func TestAReadIsParkedWhileTheCommitThatFoundNothingIsOnItsWay(t *testing.T) {
+	db, disk := slowDisk(t)
+	disk.hold()
+	read := make(chan Page, 1)
+	go func() {
+		page, err := db.Read(t.Context(), "events", ReadOptions{Consumer: "workers"}, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- page
+	}()
+	awaitParked(t, db, 1)
+	disk.release()
+	appendEvents(t, db, 1)
+	if page := <-read; len(page.Messages) != 1 {
+		t.Errorf("it is handed %v", page)
 	}
 }
 
