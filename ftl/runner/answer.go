@@ -42,11 +42,12 @@ func (p *process) invoke(ctx context.Context, c *ftlwire.Call) (result value.Val
 	if err != nil {
 		return result, false, err
 	}
+	headers := c.EventHeaders()
 	running := &call.Call{
 		Module: p.module.Name, Verb: c.Verb, Attempt: c.Attempt, Surroundings: p,
-		Caller: c.Headers[call.HeaderCaller], Request: c.Headers[call.HeaderRequest],
+		Caller: headers[call.HeaderCaller], Request: headers[call.HeaderRequest],
 	}
-	ctx, end := running.StartSpan(ctx, c.Headers, trace.SpanKindConsumer)
+	ctx, end := running.StartSpan(ctx, headers, trace.SpanKindConsumer)
 	result, settled, err = call.Run(ctx, running, func(ctx context.Context) (value.Value, error) {
 		return function.call(ctx, request)
 	}, p.settle(c))

@@ -133,9 +133,13 @@ func (p *peer) call(id uint64, kind ftlwire.Kind, verb, event string) *ftlwire.C
 	if err != nil {
 		p.Fatal(err)
 	}
+	headers, err := value.Fields(value.Object{"caller": value.String("shop.buy"), "request": value.String("r-1")}).AppendCBOR(nil)
+	if err != nil {
+		p.Fatal(err)
+	}
 	c := &ftlwire.Call{
 		ID: id, Kind: kind, Verb: verb, Subscription: "handling", Group: "shop.handling", Topic: "shop_orders",
-		Position: 1, Delivery: 1, Attempt: 1, Event: encoded, Headers: map[string]string{"caller": "shop.buy", "request": "r-1"},
+		Position: 1, Delivery: 1, Attempt: 1, Event: encoded, Headers: headers,
 	}
 	return c
 }

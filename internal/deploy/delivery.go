@@ -230,7 +230,7 @@ func (d *delivery) request(action policy.Action) *ftlwire.Call {
 		Kind: d.receiver.kind, Verb: d.receiver.verb,
 		Subscription: d.subscription.Name, Group: d.group, Topic: d.topic,
 		Position: uint64(d.message.Position), Delivery: uint32(d.message.Deliveries), Attempt: d.attempt,
-		Event: d.message.Encoded(), Headers: d.message.Headers(),
+		Event: d.message.Encoded(), Headers: d.message.EncodedHeaders(),
 	}
 	if action == policy.Catch {
 		attempts := d.receiver.retry.Attempts()

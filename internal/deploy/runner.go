@@ -106,12 +106,13 @@ type pool struct {
 	runners []*runner
 	// reserved is how many calls of a group are about to be taken.
 	reserved map[string]int
-	// changed is closed when there may be more room.
+	// changed is closed when there may be more room; nil while nobody waits for
+	// that.
 	changed chan struct{}
 }
 
 func newPool(module, deployment string) *pool {
-	return &pool{module: module, deployment: deployment, reserved: map[string]int{}, changed: make(chan struct{})}
+	return &pool{module: module, deployment: deployment, reserved: map[string]int{}}
 }
 
 func (p *pool) add(r *runner) {
@@ -138,8 +139,10 @@ func (p *pool) drain(r *runner) {
 
 // notify is called with mu held.
 func (p *pool) notify() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
 }
 
 // all are the runners, those that drain among them.
@@ -174,7 +177,7 @@ func (p *pool) awaitRoom(ctx context.Context, group string, most int) int {
 }
 
 // reserve reserves as many calls of a group as the runners take now, at most
-// most. changed is closed when there may be more.
+// most. Where they take none, changed is closed when they may.
 func (p *pool) reserve(group string, most int) (count int, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,8 +188,14 @@ func (p *pool) reserve(group string, most int) (count int, changed <-chan struct
 		}
 	}
 	count = max(min(free, most), 0)
-	p.reserved[group] += count
-	return count, p.changed
+	if count > 0 {
+		p.reserved[group] += count
+		return count, nil
+	}
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return 0, p.changed
 }
 
 func (p *pool) unreserve(group string, count int) {

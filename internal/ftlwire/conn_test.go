@@ -38,12 +38,16 @@ func TestACallReachesTheRunnerAsItWasSentAndItsResultComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	headers, err := value.Fields(value.Object{"caller": value.String("payments.payin")}).AppendCBOR(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan *ftlwire.Done, 1)
 	url := node(t, func(conn *ftlwire.Conn, hello *ftlwire.Hello) {
 		conn.Send(ftlwire.Frame{Welcome: &ftlwire.Welcome{Node: "n1 of " + hello.Module}})
 		conn.Send(ftlwire.Frame{Call: &ftlwire.Call{
 			ID: 7, Kind: ftlwire.Mapper, Verb: "toReceipt", Topic: "payments_payins", Position: 3, Delivery: 2, Attempt: 2,
-			Event: event, Headers: map[string]string{"caller": "payments.payin"},
+			Event: event, Headers: headers,
 		}})
 		if frame, err := conn.Receive(t.Context()); err == nil {
 			done <- frame.Done
@@ -62,7 +66,7 @@ func TestACallReachesTheRunnerAsItWasSentAndItsResultComesBack(t *testing.T) {
 		t.Fatalf("received %+v, %v", frame, err)
 	}
 	got, err := frame.Call.Value()
-	if err != nil || got.String() != "{ id: 1152921504606846976 }" || frame.Call.Delivery != 2 || frame.Call.Headers["caller"] != "payments.payin" {
+	if err != nil || got.String() != "{ id: 1152921504606846976 }" || frame.Call.Delivery != 2 || frame.Call.EventHeaders()["caller"] != "payments.payin" {
 		t.Fatalf("call %+v with %s, %v", frame.Call, got, err)
 	}
 	conn.Send(ftlwire.Frame{Done: &ftlwire.Done{ID: 7, Result: event}})

@@ -120,12 +120,22 @@ type Call struct {
 	Event cbor.RawMessage `cbor:"10,keyasint"`
 	// Caught is what a catch verb is told beside the event, nil for others.
 	Caught *Caught `cbor:"11,keyasint,omitempty"`
-	// Headers are those of the event: caller, request, traceparent, tracestate.
-	Headers map[string]string `cbor:"12,keyasint,omitempty"`
+	// Headers are those of the event (caller, request, traceparent, tracestate)
+	// in CBOR, as the store has them; nil for none.
+	Headers cbor.RawMessage `cbor:"12,keyasint,omitempty"`
 }
 
 // Value decodes the event.
 func (c *Call) Value() (value.Value, error) { return value.DecodeCBOR(c.Event) }
+
+// EventHeaders decodes the event's headers. Those that do not decode are none, as
+// for other readers: they are no reason to withhold an event.
+func (c *Call) EventHeaders() (headers map[string]string) {
+	if len(c.Headers) > 0 {
+		_ = cbor.Unmarshal(c.Headers, &headers)
+	}
+	return headers
+}
 
 // Caught is how the event of a catch verb failed.
 type Caught struct {

@@ -64,6 +64,10 @@ func (m Message) ID() value.RecordID { return value.RecordID{Table: m.Topic(), K
 // Headers travel beside the message's value; nil for none.
 func (m Message) Headers() Headers { return m.headers.decode() }
 
+// EncodedHeaders are the headers in CBOR, nil for none. They are shared: do not
+// change them.
+func (m Message) EncodedHeaders() []byte { return m.headers }
+
 // Encoded is the message's value in deterministic CBOR. It is shared: do not
 // change it.
 func (m Message) Encoded() []byte { return m.encoded }

@@ -8,6 +8,7 @@ package event
 import (
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/value"
@@ -27,12 +28,24 @@ func Encode(v any) (value.Value, error) {
 // more fields than dst, and what it has none of keeps its zero. A value that
 // does not fit is fault.TypeMismatch, which names the field.
 func Decode(v value.Value, dst any) error {
-	text, err := v.AppendJSON(nil)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	text, err := v.AppendJSON((*buffer)[:0])
 	if err != nil {
 		return err
 	}
+	if cap(text) <= maxKeptBytes {
+		*buffer = text
+	}
 	return DecodeJSON(text, dst)
 }
+
+// buffers are texts that were decoded: encoding/json keeps none of a text, and
+// neither may an unmarshaler. One larger than maxKeptBytes is left to the
+// collector.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKeptBytes = 64 << 10
 
 // DecodeJSON is Decode of text that is JSON.
 func DecodeJSON(text []byte, dst any) error {
