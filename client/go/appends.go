@@ -115,10 +115,11 @@ func (a *appends) add(ctx context.Context, topic string, message NewMessage, don
 	p.order = a.lastOrder
 	if a.broken {
 		a.backlog = append(a.backlog, p)
-		a.reopenLocked()
-		return nil
+	} else {
+		a.sendLocked(p)
 	}
-	a.sendLocked(p)
+	// The session may have ended while nothing was on its way.
+	a.reopenLocked()
 	return nil
 }
 

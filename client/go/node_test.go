@@ -42,12 +42,14 @@ type heard struct {
 }
 
 // told is what the node does with a request: it answers a value or an error,
-// runs it for good, or cuts the connection.
+// runs it for good, or cuts the connection; with leaves it cuts it after the
+// answer.
 type told struct {
 	answer value.Value
 	err    *fault.Error
 	runs   bool
 	cut    bool
+	leaves bool
 }
 
 func newScripted(t *testing.T, do func(heard) told) *scripted {
@@ -122,7 +124,7 @@ func (n *scripted) frame(ctx context.Context, conn *websocket.Conn, connection i
 			n.Error(err)
 			return false
 		}
-		if conn.Write(ctx, websocket.MessageBinary, reply) != nil {
+		if conn.Write(ctx, websocket.MessageBinary, reply) != nil || does.leaves {
 			return false
 		}
 	}
@@ -264,6 +266,26 @@ func TestAppendsThatAreSentAgainKeepTheirOrder(t *testing.T) {
 	}
 	if first, _ := n.statements("CREATE")[0].params["value"].AsInt(); first != 0 || next[4] != count-1 {
 		t.Fatalf("the first is %d, the last by connection: %v", first, next)
+	}
+}
+
+func TestAnAppendFindsANodeAfterItsSessionEndedIdle(t *testing.T) {
+	n := newScripted(t, func(h heard) told {
+		does := messages(row(value.Int(1), value.Int(1), value.None()))
+		does.leaves = h.begins("CREATE")
+		return does
+	})
+	db := connectTo(t, Options{}, n)
+	appends := db.backend.(*remoteDatabase).appends
+	for range 3 {
+		_, appended, err := db.Topic("events").Append(t.Context(), 1)
+		if err != nil || !appended {
+			t.Fatalf("%v %v", appended, err)
+		}
+		appends.mu.Lock()
+		session := appends.session
+		appends.mu.Unlock()
+		session.done.Wait()
 	}
 }
 
