@@ -52,7 +52,7 @@ func (x *exchange) stream(media string, write func(context.Context, io.Writer) e
 func (x *exchange) streamWhole(media string, write func(context.Context, io.Writer) error) (whole bool) {
 	defer x.recover()
 	s := x.server
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
 		return true
 	}
@@ -114,7 +114,7 @@ type streamed struct {
 }
 
 func (b *streamed) Write(piece []byte) (int, error) {
-	if b.server.draining.Load() {
+	if b.server.draining.Err() != nil {
 		return 0, errShuttingDown
 	}
 	if !b.answered {

@@ -35,7 +35,7 @@ func (s *Server) serveSQL(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{server: s, w: w, r: r, format: acceptedFormat(r), started: time.Now()}
 	x.log = s.log.With(slog.String("request", requestID(w, r)), slog.String("remote", r.RemoteAddr))
 	defer x.recover()
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
 		return
 	}
@@ -81,15 +81,7 @@ func (x *exchange) readBody() (body []byte, release func(), err error) {
 	if x.r.ContentLength > limits.RequestBytes {
 		return nil, nil, tooLarge(limits.RequestBytes)
 	}
-	control := http.NewResponseController(x.w)
-	_ = control.SetReadDeadline(time.Now().Add(limits.ReadTime))
-	body, release, err = readLimited(x.r.Body, limits.RequestBytes, x.server.requestMemory, 0)
-	if err == nil {
-		// The connection is read on meanwhile, to notice that the caller is
-		// gone. After a failure the deadline stays, for the rest of the body.
-		_ = control.SetReadDeadline(time.Time{})
-	}
-	return body, release, err
+	return readLimited(x.r.Body, limits.RequestBytes, x.server.requestMemory, 0)
 }
 
 func tooLarge(limit int64) error {
@@ -360,7 +352,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	ctx, done := context.WithTimeout(r.Context(), readyTime)
 	defer done()
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 		return
 	}

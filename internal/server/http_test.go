@@ -244,6 +244,13 @@ func TestSlowAndSilentClientsAreCutOffAndOthersServed(t *testing.T) {
 		"",
 		"POST /sql HTTP/1.1\r\nHost: a\r\n",
 		"POST /sql HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nSLEEP",
+		"POST /sql HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nSLEEP\r\n",
+		// Who is refused without a look at the body is no faster for it.
+		"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nSLEEP",
+		"PUT /sql HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nSLEEP",
+		"GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nSLEEP",
+		"POST /sql HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer no\r\nContent-Length: 100\r\n\r\nSLEEP",
+		"POST /sql HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\nSLEEP",
 	} {
 		for range 20 {
 			conn, err := net.Dial("tcp", n.address)

@@ -12,7 +12,7 @@ import (
 // of its database is.
 func (s *Server) serveModules(w http.ResponseWriter, r *http.Request) {
 	x := s.newExchange(w, r)
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
 		return
 	}

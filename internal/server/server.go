@@ -95,11 +95,10 @@ type Server struct {
 	decoding *semaphore.Weighted
 	http     *http.Server
 
-	// draining says that no new request is taken.
-	draining atomic.Bool
-	// running is cancelled when what still runs is given up.
-	running context.Context
-	giveUp  context.CancelFunc
+	// draining is cancelled when no new request is taken any more, running when
+	// what still runs is given up.
+	draining, running context.Context
+	drain, giveUp     context.CancelFunc
 
 	// backingUp is held while a backup is taken.
 	backingUp sync.Mutex
@@ -133,6 +132,7 @@ func New(options Options) (*Server, error) {
 	s.signIn = newSignIn(s.store, options.TokenTime)
 	s.decoding = semaphore.NewWeighted(decodingBytes)
 	s.requestMemory = semaphore.NewWeighted(s.limits.RequestMemoryBytes)
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.running, s.giveUp = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	handler, err := s.handler()
@@ -176,7 +176,7 @@ func (s *Server) handler() (http.Handler, error) {
 		mux.HandleFunc("/ftl", s.serveModules)
 		mux.HandleFunc("/ftl/", s.serveModules)
 	}
-	return s.inWriteTime(s.checkHost(origins.Handler(mux))), nil
+	return s.inWriteTime(s.inReadTime(s.checkHost(origins.Handler(mux)))), nil
 }
 
 // Serve accepts connections until Shutdown, and then returns nil.
@@ -204,7 +204,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // What was acknowledged before stays; what a session is not told of is either
 // committed whole or not at all.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.draining.Store(true)
+	s.drain()
 	s.waiting.Stop()
 	s.mu.Lock()
 	for c := range s.open {

@@ -208,7 +208,7 @@ func (i *signIn) tokenKey(ctx context.Context) (signin.Key, error) {
 func (s *Server) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	x := s.newExchange(w, r)
 	defer x.recover()
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
 		return
 	}

@@ -61,7 +61,7 @@ type connection struct {
 func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{server: s, w: w, r: r, format: formatJSON, started: time.Now()}
 	x.log = s.log.With(slog.String("session", requestID(w, r)), slog.String("remote", r.RemoteAddr))
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		x.refuse(http.StatusServiceUnavailable, "draining", errShuttingDown)
 		return
 	}
@@ -123,7 +123,7 @@ const goingAway = "the node is shutting down"
 func (s *Server) enter(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Load() {
+	if s.draining.Err() != nil {
 		return false
 	}
 	s.open[c] = struct{}{}

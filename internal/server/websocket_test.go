@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -337,6 +338,26 @@ func TestShutdownFinishesWhatRunsAndTellsEverybody(t *testing.T) {
 	content, _ := fields["value"].AsObject()
 	if count, _ := content["count"].AsInt(); int(count) < acknowledged {
 		t.Fatalf("%d appends were acknowledged, %d are there", acknowledged, count)
+	}
+}
+
+func TestShutdownDoesNotWaitForBodiesThatDoNotArrive(t *testing.T) {
+	n := newNode(t, server.Limits{})
+	for _, path := range []string{"/nothing", "/sql"} {
+		conn, err := net.Dial("tcp", n.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\nSLEEP", path, n.address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.await("the second body is read", func() bool { return n.metric("tidemark_sessions") == "1" })
+	ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+	defer done()
+	if err := n.server.Shutdown(ctx); err != nil {
+		t.Fatal(err)
 	}
 }
 
