@@ -123,13 +123,13 @@ var workPromises = []promise{
 		}
 	}},
 	{"a message is extended while it is worked on", func(u *user) {
-		u.exec("DEFINE TOPIC mail; CREATE mail = 1; DEFINE GROUP 'g' ON TOPIC mail ACK DEADLINE 300ms IN FLIGHT 10")
+		u.exec("DEFINE TOPIC mail; CREATE mail = 1; DEFINE GROUP 'g' ON TOPIC mail ACK DEADLINE 1500ms IN FLIGHT 10")
 		ctx, stop := context.WithCancel(u.Context())
 		var times atomic.Int64
 		check(u.T, u.db.Topic("mail").Group("g").Work(ctx, func(ctx context.Context, m tidemark.Message) error {
 			times.Add(1)
 			select {
-			case <-time.After(900 * time.Millisecond):
+			case <-time.After(3 * time.Second):
 			case <-ctx.Done():
 				u.Errorf("the message was lost: %v", context.Cause(ctx))
 			}
