@@ -37,7 +37,7 @@ type serveCommand struct {
 	RootPasswordFile string        `help:"File that holds the password of root, an owner of the store: root is defined at the start, or given this password. The environment variable TIDEMARK_ROOT_PASSWORD does the same; there is no flag of the password itself, since others on the machine see flags." placeholder:"FILE"`
 	TokenTime        time.Duration `default:"12h" help:"How long a token of POST /signin is good for. It ends sooner with the user, and with the user's password."`
 
-	OTLP string `name:"otlp" help:"OpenTelemetry collector that spans are sent to over HTTP, as http://127.0.0.1:4318. A request is a span of the trace that its traceparent names, where its caller records that one; left out, nothing is traced. Messages carry their trace context either way." placeholder:"URL"`
+	OTLP string `name:"otlp" help:"OpenTelemetry collector that spans are sent to over HTTP, as http://127.0.0.1:4318; they go to /v1/traces there unless it has a path. A request is a span of the trace that its traceparent names, where its caller records that one; left out, nothing is traced. Messages carry their trace context either way." placeholder:"URL"`
 
 	LogFormat    string        `default:"text" enum:"text,json" help:"Form of the log, which goes to standard error: text or json."`
 	LogLevel     slog.Level    `default:"INFO" help:"What is logged: DEBUG tells every request, INFO what the node does, WARN and ERROR what needs somebody."`
@@ -83,7 +83,7 @@ func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	tracer, flush, err := openTracer(s.ctx, c.OTLP)
+	tracer, flush, err := openTracer(s.ctx, c.OTLP, log)
 	if err != nil {
 		return err
 	}
