@@ -269,6 +269,10 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		"ALTER USER 'a' ON STORE\n PASSWORD /* why */ 'hush' ROLE",
 		"ALTER USER 'a' ON STORE PASSWORD 'hush' PASSWORD 'hush'",
 		"DEFINE USER 'a' ON STORE PASSWORD 'hush'; ALTER USER 'a' ON STORE PASSWORD 'hush' x",
+		"DEFINE USER 'a' ON STORE PASSWRD 'hush'",
+		"ALTER USER 'a' ON STORE 'hush'",
+		"define user if not exists \"a\" ON STORE PASSWRD 'x' 'hush'",
+		"DEFINE USER IF NOT EXIST 'a' ON STORE 'hush'",
 	} {
 		_, err := Parse(source)
 		if err == nil {
@@ -280,12 +284,22 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 }
 
 func TestWhatIsNoPasswordIsShown(t *testing.T) {
-	source := "CREATE users = { password_age: 1d, name: 'ada' }"
-	script, err := Parse(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := script.Text(script.Statements[0]); text != source {
-		t.Errorf("%s is shown as %s", source, text)
+	for _, source := range []string{
+		"CREATE users = { password_age: 1d, name: 'ada' }",
+		"SELECT user FROM orders WHERE a = 'ada' AND b = 'bob'",
+		"DROP USER 'ada' ON STORE",
+		"DEFINE USER 'ada' ON STORE PASSWORD ''; CREATE users = ['ada', 'bob']",
+	} {
+		script, err := Parse(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown []string
+		for _, statement := range script.Statements {
+			shown = append(shown, script.Text(statement))
+		}
+		if text := strings.Join(shown, "; "); text != source {
+			t.Errorf("%s is shown as %s", source, text)
+		}
 	}
 }

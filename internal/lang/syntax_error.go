@@ -71,27 +71,40 @@ func excerpt(source string, offset int) string {
 }
 
 // maskPasswords returns source with asterisks, one a byte, in place of what may
-// be a password: what stands in quotes after the word PASSWORD, and, once there
-// was the word USER, all in quotes up to the end of the statement, and what
-// follows the word without quotes. A password is never shown, also not to say
-// that the statement around it is wrong.
+// be a password: what stands in quotes after the word PASSWORD; once there was the
+// word USER, all in quotes after that word up to the end of the statement, and
+// what follows it without quotes; and after DEFINE USER or ALTER USER all in quotes
+// but the name, for the word may be misspelled. A password is never shown, also
+// not to say that the statement around it is wrong.
 func maskPasswords(source string) string {
 	masked := maskedText{source: source}
-	ofUser := false
+	var before string
+	// ofUser says that there was the word USER; changes that the statement defines
+	// or alters one, and named that it has named it.
+	var ofUser, changes, named bool
 	for i := 0; i < len(source); {
-		if !isLetter(source[i]) {
+		switch {
+		case isLetter(source[i]):
+			start := i
+			for i < len(source) && (isLetter(source[i]) || isDigit(source[i])) {
+				i++
+			}
+			switch word := source[start:i]; {
+			case strings.EqualFold(word, "USER"):
+				ofUser, named = true, false
+				changes = strings.EqualFold(before, "DEFINE") || strings.EqualFold(before, "ALTER")
+			case strings.EqualFold(word, "PASSWORD"):
+				i = masked.maskAfter(i, ofUser)
+			}
+			before = source[start:i]
+		case changes && isQuote(source[i]) && !named:
+			named = true
+			i = quotedEnd(source, i)
+		case changes && isQuote(source[i]):
+			i = masked.maskQuoted(i)
+		default:
+			changes = changes && source[i] != ';'
 			i++
-			continue
-		}
-		start := i
-		for i < len(source) && (isLetter(source[i]) || isDigit(source[i])) {
-			i++
-		}
-		switch word := source[start:i]; {
-		case strings.EqualFold(word, "USER"):
-			ofUser = true
-		case strings.EqualFold(word, "PASSWORD"):
-			i = masked.maskAfter(i, ofUser)
 		}
 	}
 	return masked.String()
@@ -150,17 +163,30 @@ func (m *maskedText) maskAfter(i int, ofUser bool) int {
 // maskQuoted masks what is quoted at i, if anything is, and returns where that
 // ends.
 func (m *maskedText) maskQuoted(i int) int {
-	if i == len(m.source) || m.source[i] != '\'' && m.source[i] != '"' {
+	if i == len(m.source) || !isQuote(m.source[i]) {
 		return i
 	}
-	quote, start := m.source[i], i+1
-	for i = start; i < len(m.source) && m.source[i] != quote; i++ {
-		if m.source[i] == '\\' && i+1 < len(m.source) {
+	end := quotedEnd(m.source, i)
+	inside := end
+	if m.source[end-1] == m.source[i] && end > i+1 {
+		inside = end - 1
+	}
+	m.mask(i+1, inside)
+	return end
+}
+
+func isQuote(b byte) bool { return b == '\'' || b == '"' }
+
+// quotedEnd is where what is quoted at i has ended: after its quote, or where the
+// source ends.
+func quotedEnd(source string, i int) int {
+	quote := source[i]
+	for i++; i < len(source) && source[i] != quote; i++ {
+		if source[i] == '\\' && i+1 < len(source) {
 			i++
 		}
 	}
-	m.mask(start, i)
-	return min(i+1, len(m.source))
+	return min(i+1, len(source))
 }
 
 // startsRole reports whether a text goes on with ROLE, as after a password that
