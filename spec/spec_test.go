@@ -12,9 +12,9 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write the answers that were given into the scripts")
 
 // inProcess are the chapters that no caller of a node can speak: who the callers
-// are, since they speak as the process that has the store (how one signs in to a
-// node is tested in test/node), and what there is without a WebSocket.
-var inProcess = map[string]bool{"25-without-a-socket.script": true, "26-users.script": true, "27-public.script": true}
+// are, since they speak as the process that has the store. How one signs in to a
+// node is tested in test/node.
+var inProcess = map[string]bool{"26-users.script": true, "27-public.script": true}
 
 func TestEveryScriptAnswersAsItIsWrittenOnEverySurface(t *testing.T) {
 	paths, err := filepath.Glob("*.script")

@@ -37,12 +37,18 @@ func (s *Session) Lost() error { return s.session.Ended() }
 
 // RunScript runs a script as session.RunScript does. Each statement is a request
 // of its own, so that its answer is told when it is known, but a transaction
-// that stands whole in the script, which the node may so run again.
+// that stands whole in the script, which the node may so run again. A FOLLOW it
+// refuses, as a process without a WebSocket does.
 func (s *Session) RunScript(ctx context.Context, script *lang.Script, params map[string]value.Value, tell func(lang.Statement, session.Answer)) {
 	statements := script.Statements
 	for len(statements) > 0 {
 		unit := statements[:session.Unit(statements, s.inTransaction)]
 		statements = statements[len(unit):]
+		if _, follows := unit[0].(*lang.Follow); follows && !s.inTransaction {
+			// The node would push to nobody.
+			tell(unit[0], session.Answer{Err: fault.Of(session.ErrFollowAlone)})
+			continue
+		}
 		text := script.Source[unit[0].Span().Start:unit[len(unit)-1].Span().End]
 		answers, err := s.session.Run(ctx, text, params)
 		for i, statement := range unit {

@@ -62,7 +62,7 @@ func (s *Session) defineIn(e *environment, tx *store.Tx, statement lang.Statemen
 	case *lang.Grant:
 		return s.grant(e, tx, x)
 	case *lang.Follow:
-		return fault.New(fault.InvalidClause, "FOLLOW pushes messages over a WebSocket; here READ … WAIT asks for them")
+		return ErrFollowAlone
 	}
 	return fault.New(fault.Internal, "a statement of an unknown kind: %s", statement)
 }

@@ -21,6 +21,9 @@ type Following struct {
 	times bool
 }
 
+// ErrFollowAlone is the answer to a FOLLOW where nobody takes what it pushes.
+var ErrFollowAlone = fault.New(fault.InvalidClause, "FOLLOW pushes messages to a request of its own over a WebSocket; here READ … WAIT asks for them")
+
 // Next is store.Subscription.Next, as long as the caller may follow: what was
 // revoked meanwhile is asked again before every page.
 func (f *Following) Next(ctx context.Context, limit, maxBytes int) (store.Page, error) {
