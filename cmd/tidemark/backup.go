@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -97,12 +98,35 @@ func (c *backupCommand) path() (string, error) {
 	held, err := os.Stat(c.To)
 	switch {
 	case err == nil && held.IsDir(), strings.HasSuffix(c.To, string(filepath.Separator)):
-		return filepath.Join(c.To, "tidemark-"+time.Now().UTC().Format("20060102T150405Z")+".backup"), nil
+		return freePath(filepath.Join(c.To, "tidemark-"+time.Now().UTC().Format("20060102T150405Z")), ".backup")
 	case err == nil:
 		return "", fmt.Errorf("%s is there already; name another file, or a folder", c.To)
 	}
 	return c.To, nil
 }
+
+// freePath is a path with an ending, numbered where others of the same second are
+// there already or being made.
+func freePath(path, ending string) (string, error) {
+	free := path + ending
+	for n := 2; ; n++ {
+		taken := false
+		for _, name := range []string{free, free + partialEnding} {
+			_, err := os.Lstat(name)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return "", err
+			}
+			taken = taken || err == nil
+		}
+		if !taken {
+			return free, nil
+		}
+		free = fmt.Sprintf("%s-%d%s", path, n, ending)
+	}
+}
+
+// partialEnding ends the name of a backup that is being made.
+const partialEnding = ".partial"
 
 // writeWhole makes a file of what write writes, if that is a whole backup. Until
 // then the file has another name.
@@ -110,7 +134,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	partial := path + ".partial"
+	partial := path + partialEnding
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ type importCommand struct {
 	anySource
 	Database  string `help:"Database to import into, as namespace/database, made where it is missing. What a script of statements says of namespaces and databases is then passed over; left out, it says." placeholder:"NAME"`
 	Skip      int    `help:"Lines of JSON, or statements, to pass over: what an import that stopped has done." placeholder:"N"`
-	Overwrite bool   `help:"Of JSON: replace records that are there. They are refused otherwise."`
+	Overwrite bool   `help:"Of JSON, and of that alone: replace records that are there. They are refused otherwise."`
 	Quiet     bool   `help:"Show no progress."`
 	From      string `arg:"" help:"Export to import, or - for standard input."`
 }
@@ -66,7 +66,12 @@ func (c *importCommand) Run(s *surroundings) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "imported: %d lines or statements\n", done)
+	skipped := min(c.Skip, done)
+	fmt.Fprintf(s.out, "imported: %d lines or statements", done-skipped)
+	if skipped > 0 {
+		fmt.Fprintf(s.out, ", after %d that were skipped", skipped)
+	}
+	fmt.Fprintln(s.out)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type ingestCommand struct {
 // ingestStatusCommand is tidemark ingest status.
 type ingestStatusCommand struct {
 	URL      string `name:"url" default:"ws://127.0.0.1:7420" help:"Node to ask: ws://host:port, or wss://host:port." placeholder:"URL"`
+	User     string `env:"TIDEMARK_USER" help:"User who signs in on the node, with the password in TIDEMARK_PASSWORD; at a terminal it is asked for. A token in TIDEMARK_TOKEN signs in instead." placeholder:"NAME"`
 	Database string `help:"Only the consumers of this database, as namespace/database." placeholder:"NAME"`
 }
 
@@ -34,7 +35,11 @@ Exit status: 0, or 1 when one of them halted at a message.`
 
 // Run asks the node and prints what it tells.
 func (c *ingestStatusCommand) Run(s *surroundings) error {
-	session, err := client.Dial(s.ctx, c.URL, client.Options{})
+	signIn, err := anySource{URL: c.URL, User: c.User, Use: c.Database}.signIn(s)
+	if err != nil {
+		return err
+	}
+	session, err := client.Dial(s.ctx, c.URL, signIn)
 	if err != nil {
 		return err
 	}
@@ -184,7 +189,7 @@ func (p *printer) printConsumers(reports []consumerReport) {
 			if when := report.Running.LastErrorAt; when != nil {
 				at = " at " + when.Format(time.RFC3339)
 			}
-			fmt.Fprintf(p.out, "%s: last error%s: %s\n", report.Declared.Consumer, at, p.paint(text.Colors{text.FgRed}, *failure))
+			fmt.Fprintf(p.out, "%s of %s: last error%s: %s\n", report.Declared.Consumer, report.database, at, p.paint(text.Colors{text.FgRed}, *failure))
 		}
 	}
 }

@@ -86,6 +86,60 @@ func TestTheDemoShowsEveryStatementWithItsAnswer(t *testing.T) {
 	}
 }
 
+func TestTheExampleOfStandardInputRuns(t *testing.T) {
+	_, script, found := strings.Cut(runCommand{}.Help(), `echo "`)
+	script, _, closed := strings.Cut(script, `" | tidemark run -`)
+	if !found || !closed {
+		t.Fatal("the help of run has no example of standard input")
+	}
+	if out, errors, status := runTidemark(t, script, "run", "-"); status != 0 {
+		t.Fatalf("%s exits with %d: %s%s", script, status, out, errors)
+	}
+}
+
+func TestSettingsThatAllowNothingAreRefused(t *testing.T) {
+	for _, setting := range []string{"statements=0", "request-bytes=-5", "statement-time=-1s", "answer-rows=-1", "sessions=-1", "token-time=-1h", "shutdown-time=0s"} {
+		_, errors, status := runTidemark(t, "", "serve", "--"+setting, "--print-config")
+		if name, _, _ := strings.Cut(setting, "="); status == 0 || !strings.Contains(errors, name+" takes more than 0") {
+			t.Errorf("--%s exits with %d: %s", setting, status, errors)
+		}
+	}
+}
+
+func TestBackupsOfOneSecondReplaceNone(t *testing.T) {
+	store, folder := filepath.Join(t.TempDir(), "store"), t.TempDir()
+	if out, errors, status := runTidemark(t, "DEFINE NAMESPACE n;", "run", "--data", store); status != 0 {
+		t.Fatalf("exits with %d: %s%s", status, out, errors)
+	}
+	const several = 5
+	for range several {
+		if _, errors, status := runTidemark(t, "", "backup", "--quiet", "--data", store, folder); status != 0 {
+			t.Fatalf("exits with %d: %s", status, errors)
+		}
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) != several {
+		t.Fatalf("%d backups left %d files, %v", several, len(files), err)
+	}
+}
+
+func TestAnImportSaysWhatItImported(t *testing.T) {
+	script := "DEFINE NAMESPACE n; USE NAMESPACE n; DEFINE DATABASE d; USE DATABASE d; DEFINE COLLECTION c; CREATE c:1 = { a: 1 };"
+	store := filepath.Join(t.TempDir(), "store")
+	for _, c := range []struct {
+		more []string
+		says string
+	}{
+		{nil, "imported: 6 lines or statements\n"},
+		{[]string{"--skip", "6"}, "imported: 0 lines or statements, after 6 that were skipped\n"},
+		{[]string{"--overwrite"}, "only JSON is imported with overwrite"},
+	} {
+		out, errors, _ := runTidemark(t, script, append([]string{"import", "--quiet", "--data", store, "-"}, c.more...)...)
+		if !strings.Contains(out+errors, c.says) {
+			t.Errorf("%v says %s%s", c.more, out, errors)
+		}
+	}
+}
+
 func TestAWrongCommandLineSaysWhatIsWrong(t *testing.T) {
 	_, errors, status := runTidemark(t, "", "run", "--nonsense")
 	if status != 2 || !strings.Contains(errors, "--nonsense") {

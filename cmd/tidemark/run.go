@@ -29,10 +29,10 @@ script does not parse; nothing of such a script runs.
 
 Examples:
 
-  tidemark run script.tide              in memory
-  tidemark run --data ./store a.tide    in a folder that keeps what it wrote
-  tidemark run --url ws://host:7420 -   on a node
-  echo "SELECT 1;" | tidemark run -     from standard input`
+  tidemark run script.tide                   in memory
+  tidemark run --data ./store a.tide         in a folder that keeps what it wrote
+  tidemark run --url ws://host:7420 a.tide   on a node
+  echo "INFO FOR STORE;" | tidemark run -    from standard input`
 }
 
 // Run runs the scripts.

@@ -62,6 +62,17 @@ store is closed. A second one exits at once; nothing that was acknowledged is
 lost.`
 }
 
+// Validate refuses settings that no node can go by.
+func (c *serveCommand) Validate() error {
+	switch {
+	case c.TokenTime <= 0:
+		return fmt.Errorf("token-time takes more than 0, not %s", c.TokenTime)
+	case c.ShutdownTime <= 0:
+		return fmt.Errorf("shutdown-time takes more than 0, not %s", c.ShutdownTime)
+	}
+	return c.Limits.Check()
+}
+
 // Run serves until it is interrupted.
 func (c *serveCommand) Run(s *surroundings, k *kong.Context) error {
 	if c.PrintConfig {

@@ -115,7 +115,11 @@ func printSettings(out io.Writer, node *kong.Node) error {
 			otherwise = "Default: " + flag.Default + ". "
 		}
 		fmt.Fprintf(out, "# %sFlag --%s, environment %s.\n", otherwise, flag.Name, strings.Join(flag.Envs, ", "))
-		line, err := yaml.Marshal(map[string]any{flag.Name: shown(flag)})
+		value, secret := shown(flag)
+		if secret {
+			fmt.Fprintln(out, "# Its password is left out here; PGPASSWORD or a password file gives it.")
+		}
+		line, err := yaml.Marshal(map[string]any{flag.Name: value})
 		if err != nil {
 			return err
 		}
@@ -124,39 +128,44 @@ func printSettings(out io.Writer, node *kong.Node) error {
 	return nil
 }
 
-// shown is a setting's value as a file has it, without secrets.
-func shown(flag *kong.Flag) any {
+// shown is a setting's value as a file has it. A secret that it holds is left out.
+func shown(flag *kong.Flag) (value any, secret bool) {
 	v := flag.Target.Interface()
 	switch x := v.(type) {
 	case string:
 		if flag.Name == "postgres" {
-			return withoutPassword(x)
+			without := withoutPassword(x)
+			return without, without != x
 		}
-		return x
+		return x, false
 	case fmt.Stringer:
-		return x.String()
+		return x.String(), false
 	}
 	switch flag.Target.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Slice:
-		return v
+		return v, false
 	}
-	return fmt.Sprint(v)
+	return fmt.Sprint(v), false
 }
 
-// passwordSetting is a password in libpq's key=value form.
-var passwordSetting = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
+// passwordSetting is a password in libpq's key=value form, with what sets it apart
+// from the settings after it.
+var passwordSetting = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S+)\s*`)
 
-// withoutPassword is a PostgreSQL URL, or key=value form, for showing.
+// withoutPassword is a PostgreSQL URL, or key=value form, without its password.
 func withoutPassword(address string) string {
-	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
-		query := u.Query()
-		if query.Has("password") {
-			query.Set("password", "xxxxx")
-			u.RawQuery = query.Encode()
-		}
-		return u.Redacted()
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "" {
+		return strings.TrimSpace(passwordSetting.ReplaceAllString(address, ""))
 	}
-	return passwordSetting.ReplaceAllString(address, "${1}xxxxx")
+	if _, given := u.User.Password(); given {
+		u.User = url.User(u.User.Username())
+	}
+	if query := u.Query(); query.Has("password") {
+		query.Del("password")
+		u.RawQuery = query.Encode()
+	}
+	return u.String()
 }
 
 // wrap breaks text into lines of at most so many bytes.

@@ -22,7 +22,8 @@ type Run func(ctx context.Context, statements string, params map[string]value.Va
 type ReadOptions struct {
 	// Skip is how many lines (of JSON), or statements, are passed over.
 	Skip int
-	// Overwrite replaces records that are there; otherwise they are refused.
+	// Overwrite replaces records that are there; otherwise they are refused. Of
+	// statements it is fault.InvalidClause: they say themselves what they do.
 	Overwrite bool
 	// Into says that everything goes into the database in use: what a script
 	// says of namespaces and databases is passed over.
@@ -65,6 +66,9 @@ func Read(ctx context.Context, from io.Reader, run Run, options ReadOptions) (do
 		if first[0] != ' ' && first[0] != '\n' && first[0] != '\t' && first[0] != '\r' {
 			if first[0] == '{' {
 				return readJSON(ctx, in, run, options)
+			}
+			if options.Overwrite {
+				return 0, fault.New(fault.InvalidClause, "a script of statements overwrites nothing but what it says itself; only JSON is imported with overwrite")
 			}
 			return readStatements(ctx, in, run, options)
 		}

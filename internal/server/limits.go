@@ -1,6 +1,11 @@
 package server
 
-import "time"
+import (
+	"reflect"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/fault"
+)
 
 // Limits bound what callers may take of a node. Each is a setting of tidemark
 // serve, whose name, default and reason stand in the tags; a zero field is the
@@ -48,6 +53,20 @@ func DefaultLimits() Limits {
 		Follows:            64,
 		Pipelined:          8192,
 	}
+}
+
+// Check returns fault.InvalidClause for limits that allow nothing, which names the
+// setting.
+func (l Limits) Check() error {
+	fields := reflect.ValueOf(l)
+	for i := range fields.NumField() {
+		if fields.Field(i).Int() <= 0 {
+			tag := fields.Type().Field(i).Tag
+			return fault.New(fault.InvalidClause, "%s takes more than 0, not %v; left out, it is %s",
+				tag.Get("name"), fields.Field(i), tag.Get("default"))
+		}
+	}
+	return nil
 }
 
 func (l Limits) withDefaults() Limits {
