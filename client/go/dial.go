@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/fault"
 )
@@ -75,6 +76,9 @@ func refusal(address string, response *http.Response, cause error) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes))
 	if err == nil && json.Unmarshal(body, &answers) == nil && len(answers) == 1 && answers[0].Error.Kind != "" {
 		return &fault.Error{Kind: answers[0].Error.Kind, Message: answers[0].Error.Message}
+	}
+	if response.StatusCode == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server") {
+		return fault.New(fault.Unavailable, "the node at %s speaks TLS; its URL begins with wss://", address)
 	}
 	return fault.New(fault.Unavailable, "the node at %s refused the session (%s): %w", address, response.Status, cause)
 }

@@ -187,6 +187,9 @@ func (c *serveCommand) shutDown(node *server.Server, modules *deploy.Host, store
 	}()
 	select {
 	case err := <-ended:
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("what still ran after %s was given up, and its clients were not told; --shutdown-time gives it longer: %w", c.ShutdownTime, err)
+		}
 		if err != nil {
 			return fmt.Errorf("the node did not end in order: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/munnerz/goautoneg"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
@@ -315,17 +316,10 @@ func namesInUse(r *http.Request) (namespace, database string) {
 	return namespace, database
 }
 
-// acceptedFormat is CBOR where the caller asks for it, JSON otherwise.
+// acceptedFormat is CBOR where the caller prefers it, JSON otherwise.
 func acceptedFormat(r *http.Request) format {
-	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, _, err := mime.ParseMediaType(strings.TrimSpace(accepted))
-		switch {
-		case err != nil:
-		case media == mediaCBOR:
-			return formatCBOR
-		case media == mediaJSON:
-			return formatJSON
-		}
+	if goautoneg.Negotiate(r.Header.Get("Accept"), []string{mediaJSON, mediaCBOR}) == mediaCBOR {
+		return formatCBOR
 	}
 	return formatJSON
 }

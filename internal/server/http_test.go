@@ -105,6 +105,23 @@ func TestCBORIsTakenAndGivenWithEveryTypeAsItself(t *testing.T) {
 	}
 }
 
+func TestTheAnswerIsInTheFormThatTheCallerPrefers(t *testing.T) {
+	n := newNode(t, server.Limits{})
+	for accepted, wanted := range map[string]string{
+		"":                            "application/json",
+		"*/*":                         "application/json",
+		"text/html":                   "application/json",
+		"application/cbor":            "application/cbor",
+		"application/cbor, */*;q=0.1": "application/cbor",
+		"application/json;q=0.1, application/cbor;q=0.9": "application/cbor",
+		"application/cbor;q=0.1, application/json":       "application/json",
+	} {
+		if _, _, header := n.post("/sql", "SLEEP 0s", "Accept", accepted); header.Get("Content-Type") != wanted {
+			t.Errorf("who accepts %q is answered %s", accepted, header.Get("Content-Type"))
+		}
+	}
+}
+
 func TestAnAnswerCarriesTheRequestsOwnID(t *testing.T) {
 	n := newNode(t, server.Limits{})
 	for given, wanted := range map[string]string{"abc-1": "abc-1", "": "*", strings.Repeat("x", 65): "*", "a b": "*"} {
@@ -202,7 +219,7 @@ func TestLimitsOfARequestAreRefusedByName(t *testing.T) {
 	}{
 		{"the request's size", "CREATE events = '" + large + "'", 413, `"kind":"TooLarge","message":"the request has more than 4096 bytes`},
 		{"its statements", "SLEEP 0s; SLEEP 0s; SLEEP 0s; SLEEP 0s; SLEEP 0s; SLEEP 0s", 413, `"kind":"TooLarge","message":"the request holds 6 statements, and 5`},
-		{"rows of an answer", "INSERT INTO things [{},{},{},{},{},{},{},{},{},{},{}]", 200, `"kind":"TooLarge","message":"the answer has more than 10 rows`},
+		{"rows of an answer", "INSERT INTO things [{},{},{},{},{},{},{},{},{},{},{}]", 200, `"kind":"TooLarge","message":"the statement writes, and answers, more than 10 rows; nothing of it is written`},
 		{"a first record", "CREATE things:1 = { t: '" + large[:3000] + "' }", 200, `"ok":true`},
 		{"a second record", "CREATE things:2 = { t: '" + large[:3000] + "' }", 200, `"ok":true`},
 		{"bytes of an answer", "SELECT * FROM things", 200, `"kind":"TooLarge","message":"the answer has more than 10 rows or 4096 bytes`},

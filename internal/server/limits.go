@@ -14,7 +14,7 @@ type Limits struct {
 	RequestBytes       int64 `name:"request-bytes" default:"8388608" help:"Largest request, in bytes: the body of POST /sql, or a WebSocket frame. A larger one is refused with 413 or closes the session with 1009. Raise it to append larger messages."`
 	RequestMemoryBytes int64 `name:"request-memory-bytes" default:"268435456" help:"What all requests that are held in memory may take together, in bytes, as they arrive and as they are parsed, which may be many times as much. Past it a client's next ones wait for its own, and others are refused with 503."`
 	Statements         int   `name:"statements" default:"10000" help:"Statements a request may hold. Their answers are held until the last is known."`
-	AnswerRows         int   `name:"answer-rows" default:"100000" help:"Rows that one SELECT, UPDATE or DELETE may answer. An answer is held in memory; ask for more in pages."`
+	AnswerRows         int   `name:"answer-rows" default:"100000" help:"Rows that one statement may answer: those that a SELECT finds, and those that an INSERT, UPDATE or DELETE writes. An answer is held in memory; ask for more in pages, write more in parts."`
 	AnswerBytes        int64 `name:"answer-bytes" default:"67108864" help:"Bytes that one statement, and all statements of a request together, may answer."`
 	AnswerMemoryBytes  int64 `name:"answer-memory-bytes" default:"536870912" help:"What the answers of all sessions that are not sent yet may take together, in bytes. Past it a session runs nothing more while its client takes no answers."`
 

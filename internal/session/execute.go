@@ -98,7 +98,8 @@ func rowAnswer(row store.Row, content value.Value) value.Value {
 	return value.Fields(fields)
 }
 
-// collector gathers the rows of an answer within its limits.
+// collector gathers the rows that a statement writes and answers, within the
+// limits of an answer.
 type collector struct {
 	limits Limits
 	rows   []value.Value
@@ -110,9 +111,9 @@ func (c *collector) add(row value.Value, bytes int) error {
 	c.bytes += bytes
 	switch {
 	case len(c.rows) >= c.limits.AnswerRows:
-		return fault.New(fault.TooLarge, "the answer has more than %d rows; ask for it in pages with LIMIT and START, or READ", c.limits.AnswerRows)
+		return fault.New(fault.TooLarge, "the statement writes, and answers, more than %d rows; nothing of it is written, do it in parts", c.limits.AnswerRows)
 	case c.bytes > c.limits.AnswerBytes:
-		return fault.New(fault.TooLarge, "the answer has more than %d bytes; ask for it in pages with LIMIT and START, or READ", c.limits.AnswerBytes)
+		return fault.New(fault.TooLarge, "the statement writes, and answers, more than %d bytes; nothing of it is written, do it in parts", c.limits.AnswerBytes)
 	}
 	c.rows = append(c.rows, row)
 	return nil

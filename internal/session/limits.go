@@ -76,7 +76,7 @@ func (w *Waiting) Enter(ctx context.Context) (waiting context.Context, leave fun
 	}
 	if w.count.Add(1) > w.limit {
 		w.count.Add(-1)
-		return ctx, nil, fault.New(fault.Unavailable, "%d reads wait on this node, which is its limit; ask again without WAIT, or later", w.limit)
+		return ctx, nil, fault.New(fault.Unavailable, "%d reads wait on this node, which is its limit; ask again later, or READ without WAIT", w.limit)
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(w.stopped, func() { cancel(errStopped) })

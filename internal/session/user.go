@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/fault"
 	"github.com/tidemarkdb/tidemark/internal/lang"
@@ -88,11 +89,26 @@ func (s *Session) defineUser(e *environment, x *lang.DefineUser) error {
 	user := store.User{Role: store.Role(x.Role), Password: password}
 	return s.changeUser(e, "DEFINE USER", x.UserName, func(name store.UserName) error {
 		user.UserName = name
+		if err := checkNewName(name); err != nil {
+			return err
+		}
 		return s.store.DefineUser(e.ctx, user, x.IfNotExists)
 	}, func(tx *store.Tx, name store.UserName) error {
 		user.UserName = name
+		if err := checkNewName(name); err != nil {
+			return err
+		}
 		return tx.DefineUser(e.ctx, user, x.IfNotExists)
 	})
+}
+
+// checkNewName refuses what nobody could sign in by: HTTP's own sign-in ends the
+// name at the first colon (RFC 7617).
+func checkNewName(user store.UserName) error {
+	if strings.Contains(user.Name, ":") {
+		return fault.New(fault.InvalidClause, "the name of a user has no ':', and %s has one", user.Name)
+	}
+	return nil
 }
 
 func (s *Session) alterUser(e *environment, x *lang.AlterUser) error {

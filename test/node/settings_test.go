@@ -94,6 +94,10 @@ func TestTheCertificateIsReadAgainAtAHangup(t *testing.T) {
 	if serial := serialOf(t, p.URL); serial != 1 {
 		t.Fatalf("the node shows certificate %d", serial)
 	}
+	_, errors, _ := nodetest.Run(t, "INFO FOR STORE", "run", "--url", "ws"+strings.TrimPrefix(p.URL, "https"), "-")
+	if !strings.Contains(errors, "speaks TLS; its URL begins with wss://") {
+		t.Errorf("who comes without TLS is told %s", errors)
+	}
 	certify(t, cert, key, 2)
 	p.Signal(syscall.SIGHUP)
 	nodetest.Eventually(t, soon, func() bool { return serialOf(t, p.URL) == 2 }, "the new certificate is shown")
