@@ -31,6 +31,9 @@ func handshake(address string, options Options) (socket string, header http.Head
 	default:
 		return "", nil, fault.New(fault.InvalidClause, "the URL of a node is ws://host:port or wss://host:port, not %s", u.Redacted())
 	}
+	if strings.Contains(u.Host, ",") {
+		return "", nil, fault.New(fault.InvalidClause, "a session is on one node; give the URL of one, not the list %s", u.Host)
+	}
 	if u.Host == "" {
 		return "", nil, fault.New(fault.InvalidClause, "the URL of a node names no host; it is ws://host:port or wss://host:port")
 	}

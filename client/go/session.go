@@ -59,7 +59,7 @@ type Session struct {
 	heard atomic.Bool
 }
 
-// Dial opens a session on the node at a URL: ws://host:port or wss://…; the
+// Dial opens a session on the one node at a URL: ws://host:port or wss://…; the
 // path /ws is added where there is none. A refusal of the node is returned with
 // its kind.
 func Dial(ctx context.Context, url string, options Options) (*Session, error) {

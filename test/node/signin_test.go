@@ -334,3 +334,25 @@ func TestAStoreIsClosedByItsFirstOwnerWithoutARestart(t *testing.T) {
 		t.Errorf("%d %s", status, out)
 	}
 }
+
+func TestTheStatusOfConsumersIsToldToWhoSignsIn(t *testing.T) {
+	p := startOwned(t)
+	p.must(asRoot, inOrders, `DEFINE COLLECTION rows; DEFINE GROUP 'into' ON TOPIC events ACK DEADLINE 30s;
+		DEFINE TOPIC CONSUMER inward FROM events GROUP 'into' INTO rows IDENTITY id MAP total AS total ON FAILURE stop`)
+	url := "ws" + strings.TrimPrefix(p.URL, "http")
+	if _, errors, status := nodetest.Run(t, "", "ingest", "status", "--url", url); status == 0 || !strings.Contains(errors, "NotSignedIn") {
+		t.Errorf("who does not sign in is answered %d %s", status, errors)
+	}
+	t.Setenv("TIDEMARK_USER", "root")
+	t.Setenv("TIDEMARK_PASSWORD", rootPassword)
+	p.must(asRoot, inOrders, "CREATE events = 'no object'")
+	nodetest.Eventually(t, soon, func() bool {
+		out, _, status := nodetest.Run(t, "", "ingest", "status", "--url", url)
+		return status == 1 && strings.Contains(out, "inward of shop/orders: last error")
+	}, "the halted consumer is told")
+
+	_, errors, _ := nodetest.Run(t, "", "ingest", "status", "--url", url+","+strings.TrimPrefix(p.URL, "http://"))
+	if !strings.Contains(errors, "a session is on one node") {
+		t.Errorf("a list of nodes is answered %s", errors)
+	}
+}
